@@ -1,7 +1,6 @@
 //! Worst cases: one ordinary tenant beside a hostile one that sends deep JSON, 300,000 attempts of one run, 100,000 queue
-//! names, bodies that stall, floods of leases and of `/readyz`, and steps with the largest outputs there are. What counts
-//! is how long the ordinary tenant's reports take then, against how long they take alone, and how much memory it costs.
-//! Everything is bounded in count and in time, and stays on this machine.
+//! names, stalled bodies, floods of leases and `/readyz`, and steps with the largest outputs. Measures the ordinary
+//! tenant's report latency alone and under attack, and the server's memory. Everything is bounded and stays local.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -29,7 +28,7 @@ const ORDINARY: usize = 2;
 const PAUSE: Duration = Duration::from_millis(5);
 /// No request waits longer; a server that does not answer by then has been stopped by the other tenant.
 const ANSWER_MAX: Duration = Duration::from_secs(40);
-/// The hostile load's own thread gives way to the server and to the ordinary tenant: in earnest it has a machine of its own.
+/// The hostile load runs at low priority: in reality it has its own machine.
 const HOSTILE_NICE: i32 = 10;
 
 const ATTEMPTS: usize = 300_000;
@@ -193,7 +192,7 @@ struct Attack {
 }
 
 impl Attack {
-    /// Whoever still waits for an answer is cut off.
+    /// Cuts off calls that still wait for an answer.
     async fn end(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(cut) = self.cut.take() {

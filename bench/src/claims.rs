@@ -20,7 +20,7 @@ const ROUNDS: usize = 15;
 pub async fn measure(plan: &Plan, figures: &mut Figures) -> Result<()> {
     println!("Claim 1,000 and resolve 1,000, fair, with {} runs in the store", plan.large);
     let folder = tempfile::tempdir_in("target")?;
-    // Each goes through the same runs in the same order, in a store of its own: whoever comes to a page first pays for it.
+    // Each goes through the same runs in the same order, in a store of its own: the first to touch a page pays for it.
     let [ours_at, raw_at, bare_at] = ["ours", "raw", "bare"].map(|name| folder.path().join(name));
     for at in [&ours_at, &raw_at, &bare_at] {
         raw::fill(at, plan.large).await?;

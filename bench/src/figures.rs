@@ -84,8 +84,7 @@ pub fn per_second(count: u64, took: Duration) -> f64 {
     count as f64 / took.as_secs_f64()
 }
 
-/// How one stands to the other, pair by pair: a machine's speed changes from minute to minute, and both of a pair have the
-/// same.
+/// The ratio of two figures, pair by pair: machine speed drifts, and both halves of a pair see the same speed.
 pub fn median_ratio(ours: &[f64], theirs: &[f64]) -> f64 {
     median(ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect())
 }

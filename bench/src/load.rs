@@ -45,7 +45,7 @@ impl Connection {
             .find_map(|line| line.strip_prefix("content-length: "))
             .and_then(|length| length.parse().ok())
             .context("no content-length")?;
-        // What the body says is not looked at: whoever measures a server has better uses for the processor.
+        // The body is not parsed: the load shares the processor with the server.
         let mut left = (head_end + length).saturating_sub(self.buffer.len());
         while left > 0 {
             self.buffer.clear();

@@ -1,6 +1,5 @@
-//! Everything that reads strangers' bytes, given bytes that were good once and have been changed at random. Caught are
-//! panics, broken laws (what is read and written is the same again; no answer is a 500), and work beyond a bound, measured
-//! as the thread's own time and not by a clock on the wall. From a seed: the same seed gives the same inputs.
+//! Fuzzing of everything that reads untrusted bytes, with mutated examples. It catches panics, broken laws (round trips,
+//! no 500) and work beyond a bound in CPU time. The same seed gives the same inputs.
 
 #![allow(unreachable_pub, reason = "a tool of its own: what its modules show, they show to each other")]
 
@@ -23,7 +22,7 @@ const WORK_MAX_US: i64 = 2_000_000;
 /// Inputs that showed something new are changed further.
 const KEPT_MAX: usize = 4_096;
 
-/// What a target makes of an input: something that tells apart what happened, or which law it broke.
+/// The result of an input: a value that distinguishes behaviours, or the law that it broke.
 pub type Verdict = Result<u64, String>;
 
 /// An input that something is wrong with.
@@ -62,7 +61,7 @@ pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
 }
 
-/// All that was kept, as it is; then changed, as often as was asked for, or until the first finding.
+/// Runs the corpus unchanged, then mutated, until the number of executions or the first finding.
 pub fn fuzz(target: &Target, seed: u64, executions: u64) -> Report {
     let ask = (target.make)();
     let chance = Chance::new(seed);
@@ -109,7 +108,7 @@ fn work_us() -> i64 {
     time.tv_sec * 1_000_000 + time.tv_nsec / 1_000
 }
 
-/// Takes away what is not needed for the finding.
+/// Minimises the input of a finding.
 pub fn shrink(target: &Target, finding: &Finding) -> Finding {
     let ask = (target.make)();
     let mut best = finding.clone();

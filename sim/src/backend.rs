@@ -1,5 +1,5 @@
-//! What a run is made of: its randomness, all of it from the seed, and its store, a copy of a migrated one so that a
-//! thousand runs migrate once.
+//! The backend of a play: its randomness, all from the seed, and its store, copied from a migrated one so that a thousand
+//! plays migrate once.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,9 +1,9 @@
-//! The store's own state against what everybody was told: read between two moments, past all faults.
+//! Checks the store's state against what clients were told, bypassing all faults.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use redrive_core::breaker::StateName as BreakerState;
+use redrive_core::breaker::BreakerStateName;
 use redrive_core::run::StateName;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{BreakerView, ItemOutcome, OperationState, RunDetail, Sort};
@@ -126,7 +126,7 @@ fn standing(world: &World, key: &Key, detail: &RunDetail) -> Option<Wrong> {
     if sealed && !summary.state.is_closed() {
         return Some(("L4", format!("it succeeded, and is {}: {}", summary.state, life(detail))));
     }
-    // Whoever retries by itself is told, and may go on all the same.
+    // A caller that retries itself gets the verdict and may still continue.
     if summary.state == StateName::Scheduled && summary.replays == 0 && summary.attempt >= MAX_ATTEMPTS {
         return Some(("L6", format!("attempt {} is to be followed by another", summary.attempt)));
     }
@@ -147,7 +147,7 @@ pub fn life(detail: &RunDetail) -> String {
 fn breakers(world: &World) {
     let Some(store) = world.store() else { return };
     let Ok(answer) = alone(store.breakers(&TenantScope::All)) else { return };
-    for breaker in answer.breakers.iter().filter(|breaker| breaker.state == BreakerState::HalfOpen) {
+    for breaker in answer.breakers.iter().filter(|breaker| breaker.state == BreakerStateName::HalfOpen) {
         let probes = probes(world, breaker);
         if probes.len() > 1 {
             world.broken("B1", format_args!("{} is half open for {probes:?}", breaker.name));

@@ -1,5 +1,5 @@
-//! What every client has been told, and what happened outside. Answers are checked against it as they arrive (D, L, R):
-//! one owner per lease (L1), late owners refused (L2). `check` compares the store's own state.
+//! What clients were told, and which effects happened. Answers are checked against it as they arrive (D, L, R): one owner
+//! per lease (L1), late owners refused (L2). `check` compares the store's state.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,7 +34,7 @@ pub struct RunFacts {
     /// Late failures that were said to be recorded.
     pub recorded_late: BTreeSet<(u32, String)>,
     pub grants: BTreeMap<u64, Grant>,
-    /// Cancels that are on their way, and when the last of the others was through: which lease they ended nobody is told.
+    /// Cancels that are on their way, and when the last of the others was through: the answer does not say which lease they ended.
     pub cancels: u32,
     pub cancelled_until: Option<Timestamp>,
     /// Calls that could still open it again.

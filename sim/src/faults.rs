@@ -1,5 +1,5 @@
-//! A replica's way to the store, with all that can happen on it: a call that never arrives, one that is committed and
-//! never answered, one that takes its time. The replica's own clock goes wrong too.
+//! Faults between a replica and the store: calls that never arrive, commits without an answer, slow calls. The replica's
+//! clock drifts too.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -112,7 +112,7 @@ macro_rules! faulty {
         impl Reads for Faulty {
             $(async fn $read(&self, $($read_arg: $read_of),*) -> Result<$read_gives> {
                 self.before(Kind::$read_kind).await?;
-                // The store is let go of before anything else can be waited for.
+                // Release the store before awaiting anything else.
                 let said = wait_for_all(self.shelf.get()?.$read($($read_arg),*)).await;
                 self.after(Kind::$read_kind, said).await
             })*
@@ -143,7 +143,7 @@ macro_rules! faulty {
 
             $(async fn $verb(&self, $($arg: $of),*) -> Result<$gives> {
                 self.before(Kind::$kind).await?;
-                // The store is let go of before anything else can be waited for.
+                // Release the store before awaiting anything else.
                 let said = wait_for_all(self.shelf.get()?.$verb($($arg),*)).await;
                 self.after(Kind::$kind, said).await
             })*

@@ -1,7 +1,6 @@
-//! The whole server in one process, played from a seed: several replicas of its API and its engine over one store, workers
-//! that stall and crash, clients that say everything twice, people who act at the wrong moment, calls that are cut off on
-//! every stretch of their way. After each step the promises are looked at; at the end faults stop, and everything must
-//! come to rest. The same seed gives the same play.
+//! Deterministic simulation of the whole server from a seed: several replicas over one store, workers that stall and crash,
+//! clients that resend, people who act at the wrong moment, calls cut off anywhere. The promises are checked after each
+//! step; at the end faults stop, and everything must settle.
 
 #![allow(unreachable_pub, reason = "a tool of its own: what its modules show, they show to each other")]
 
@@ -24,10 +23,10 @@ use faults::Rates;
 use scheduler::Scheduler;
 use world::World;
 
-/// How many steps between two looks at what can be seen in a moment.
+/// Steps between two cheap checks.
 const LOOK_EVERY: u64 = 24;
 
-/// All that a play is made of.
+/// The parameters of a play.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
     pub seed: u64,
@@ -74,7 +73,7 @@ impl Plan {
     }
 }
 
-/// What came of a play.
+/// The result of a play.
 #[derive(Debug, Clone)]
 pub struct Outcome {
     /// Of everything that happened.

@@ -1,4 +1,4 @@
-//! Plays seeds until it is told to stop: `redrive-sim [--seed N] [--seeds N] [--operations N] [--store sqlite] [--twice] [--trace]`.
+//! Plays seeds until it is stopped: `redrive-sim [--seed N] [--seeds N] [--operations N] [--store sqlite] [--twice] [--trace]`.
 //! `--twice` plays each seed a second time: it must be the same play.
 
 #![allow(clippy::print_stdout, reason = "a command-line tool: what it prints is what it is for")]

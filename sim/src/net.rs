@@ -1,5 +1,4 @@
-//! Between clients and replicas: requests that get lost, answers that get lost, requests that arrive twice and late,
-//! clients that hang up.
+//! The network between clients and replicas: lost requests and answers, duplicated and late requests, clients that hang up.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -148,7 +147,7 @@ impl World {
         call.reopens.iter().for_each(|key| self.facts.borrow_mut().may_reopen(key));
     }
 
-    /// A call between two moments: whoever makes it knows that nothing happened meanwhile.
+    /// An instantaneous call: nothing else happens meanwhile.
     pub fn call_at_once(self: &Rc<Self>, actor: &str, call: &Call) -> Heard {
         self.count();
         let usual = std::mem::take(&mut *self.rates.lock().unwrap_or_else(PoisonError::into_inner));

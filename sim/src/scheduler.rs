@@ -72,7 +72,7 @@ impl Future for Sleep {
     }
 }
 
-/// Set by whoever answers, maybe from another thread.
+/// Set by the answering side, maybe from another thread.
 struct WakeFlag {
     rung: AtomicBool,
     thread: Thread,
@@ -243,8 +243,8 @@ pub fn open_gate() -> GateGuard {
     set_gate(false)
 }
 
-/// Stands still until it is moved; whoever asks from another thread than the stage's waits at the gate first. The stage goes
-/// by the time that has passed, the store by a wall clock that somebody may set.
+/// A clock that only moves when advanced; other threads wait at the gate before they read it. The stage uses elapsed time,
+/// the store a wall clock that can be set.
 pub struct GatedClock {
     passed: ManualClock,
     set_by_ms: AtomicI64,

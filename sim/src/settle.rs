@@ -1,4 +1,4 @@
-//! The end of a play: nothing goes wrong any more, and everything must come to rest (L3).
+//! The end of a play: no more faults, and everything must settle (L3).
 
 use std::rc::Rc;
 

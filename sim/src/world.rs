@@ -1,4 +1,4 @@
-//! One play's world: the store and the replicas over it, the keys, the trace, and what everybody has been told so far.
+//! The world of a play: the store, its replicas, the keys, the trace, and what clients were told.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -26,7 +26,7 @@ use crate::scheduler::{GatedClock, Parking, Time, alone};
 pub const TENANTS: [&str; 3] = ["acme", "globex", "initech"];
 pub const CALLS: &str = "calls";
 pub const MAX_ATTEMPTS: u32 = 4;
-/// Less than by default: whoever waits so long has to be stamped for all the while. Reviews lapse after it too.
+/// Shorter than the default, because stamps are needed for the whole wait. Reviews expire after it too.
 pub const UNCLAIMED_AFTER_MS: u64 = 1_800_000;
 const NOON: i64 = 1_800_000_000_000;
 /// What the product takes for an absence.
@@ -171,7 +171,7 @@ impl World {
         self.shelf.put(Some(store));
     }
 
-    /// Past all faults: for those who judge.
+    /// The store without faults, for checks.
     pub fn store(&self) -> Option<Arc<dyn Store>> {
         self.shelf.get().ok()
     }
@@ -188,7 +188,7 @@ impl World {
         }
     }
 
-    /// What happened, for whoever reads a failure; and into the hash that two plays of a seed have in common.
+    /// Records an event in the trace and in the hash that two plays of a seed share.
     pub fn say(&self, what: &str) {
         let line = format!("{:>9} {what}", self.now().as_millis() - NOON);
         let mut hash = self.hash.get();

@@ -1,4 +1,4 @@
-//! What the clients did and were told, and the check of the store against that record once all faults have stopped.
+//! The record of what clients did and were told, and the check of the store against it after all faults.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,7 +22,7 @@ pub(crate) struct Acknowledged {
     pub(crate) payload: Option<String>,
 }
 
-/// One thing outside that must not happen twice. Whoever holds it is the only one who looks or acts.
+/// An external effect that must not happen twice. Its lock serialises checking and acting.
 #[derive(Debug, Default)]
 pub(crate) struct ExternalEffect {
     pub(crate) done: u64,
@@ -193,7 +193,7 @@ fn effects(record: &Record, anomalies: &mut Vec<String>) {
     }
 }
 
-/// Each comes to its end by itself; each of its runs was moved once.
+/// Each operation ends, and moved each of its runs once.
 fn operations(http: &mut Http, record: &Record, anomalies: &mut Vec<String>) -> Result<()> {
     let mut histories = 0;
     for id in locked(&record.operations).iter() {

@@ -1,5 +1,4 @@
-//! Clients that go on whatever happens: they report, work, settle doubts and move many at once, and write down what they
-//! were told.
+//! Clients that continue under every fault: they report, work, reconcile and run bulk operations, and record every answer.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! What is done to the server and to what it stands on, one after the other, until the time is up.
+//! Faults in the server, its disk and its database, one after the other, until the time is up.
 
 use std::fmt;
 use std::sync::atomic::Ordering;

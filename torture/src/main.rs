@@ -1,6 +1,5 @@
-//! The real binary under torture: killed, stopped, cut off, delayed, without room on its disk, while many clients work
-//! and keep a record of what they were told. At the end the store is held against that record. A call that nobody answered
-//! is a *maybe*, and never more.
+//! The real binary under faults: killed, stopped, cut off, delayed, out of disk space, while many clients work and record
+//! every answer. At the end the store is checked against that record. A call without an answer counts as *maybe*.
 
 #![allow(clippy::print_stdout, reason = "a command-line tool: what it prints is what it is for")]
 

@@ -1,5 +1,4 @@
-//! Between clients and server, and between server and database: connections that are cut in the middle of a word, and words
-//! that take their time.
+//! A proxy between clients and server, and between server and database, that cuts and delays connections.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -53,7 +52,7 @@ impl FaultRates {
 }
 
 impl Proxy {
-    /// In front of whoever answers at this address.
+    /// In front of the server at this address.
     pub(crate) fn start(behind: String, fates: FaultRates, seed: u64) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?.to_string();
@@ -63,7 +62,7 @@ impl Proxy {
         Builder::new().name("proxy".into()).spawn(move || {
             let chance = Chance::new(seed ^ 0x1234);
             for client in listener.incoming().flatten() {
-                // One that is away is away for whoever asks too: the connection just ends.
+                // If the server is down, the connection just ends.
                 if let Ok(upstream) = TcpStream::connect(&behind) {
                     let both = [fates.draw(&chance), fates.draw(&chance)];
                     let _ = join(client, upstream, both, &streams, &cuts);

@@ -1,4 +1,4 @@
-//! The process under torture: started, killed as a power cut would, stopped and let go on.
+//! The process under test: started, killed, frozen and continued.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -45,15 +45,15 @@ impl<'a> Server<'a> {
 
     /// Up again at the same address, whatever became of the last one.
     pub(crate) fn restart(&self) -> Result<()> {
-        self.start_anew(&self.store.flags_under_fault())
+        self.restart_at(&self.store.flags_under_fault())
     }
 
     /// The same once all is over.
     pub(crate) fn restart_in_peace(&self) -> Result<()> {
-        self.start_anew(&self.store.flags())
+        self.restart_at(&self.store.flags())
     }
 
-    fn start_anew(&self, place: &[String; 2]) -> Result<()> {
+    fn restart_at(&self, place: &[String; 2]) -> Result<()> {
         self.kill();
         for _ in 0..START_TRIES {
             if self.launch(place).is_ok() {

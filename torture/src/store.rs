@@ -1,5 +1,5 @@
-//! The store under test: SQLite on a small file system that can be filled up, or a PostgreSQL of our own that is restarted
-//! and reached over connections that break.
+//! The store under test: SQLite on a small file system that can fill up, or a private PostgreSQL that is restarted and
+//! reached over faulty connections.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

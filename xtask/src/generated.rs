@@ -1,5 +1,5 @@
-//! Files in git that are made from the code: `generate` writes them, `verify` demands that they are up to date.
-//! What stands in them is decided by the binary's hidden `redrive generate <what>`, which prints one file.
+//! Generated files in git: `generate` writes them, `verify` demands that they are up to date. The binary's hidden
+//! `redrive generate <what>` prints each one.
 
 use std::fs;
 use std::io;

@@ -13,6 +13,9 @@ use crate::workspace;
 
 /// Each crate may have one of these: its own error type and its alias of `Result`.
 const ONE_PER_CRATE: [&str; 2] = ["Error", "Result"];
+/// Each command of the binary may have these: the module names the command, as in `doctor::Args`.
+const ONE_PER_COMMAND: [&str; 2] = ["Args", "Command"];
+const BINARY: &str = "redrive";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Definition {
@@ -20,6 +23,19 @@ struct Definition {
     krate: String,
     /// `file:line`, from the workspace's root.
     place: String,
+}
+
+impl Definition {
+    /// Where the name may be defined once: the crate, the command's file, or the whole workspace.
+    fn scope(&self) -> &str {
+        if ONE_PER_CRATE.contains(&self.name.as_str()) {
+            &self.krate
+        } else if self.krate == BINARY && ONE_PER_COMMAND.contains(&self.name.as_str()) {
+            self.place.rsplit_once(':').map_or("", |(file, _)| file)
+        } else {
+            ""
+        }
+    }
 }
 
 pub(crate) fn run(args: &[&str]) -> Result<ExitCode> {
@@ -128,9 +144,9 @@ fn is_cfg_test(attribute: &syn::Attribute) -> bool {
 fn duplicates(definitions: Vec<Definition>) -> BTreeMap<String, Vec<String>> {
     let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut groups: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
-    for Definition { name, krate, place } in definitions {
-        let scope = if ONE_PER_CRATE.contains(&name.as_str()) { krate } else { String::new() };
-        groups.entry((name, scope)).or_default().push(place);
+    for definition in definitions {
+        let scope = definition.scope().to_owned();
+        groups.entry((definition.name, scope)).or_default().push(definition.place);
     }
     for ((name, _), group) in groups {
         if group.len() > 1 {
@@ -176,6 +192,10 @@ mod tests {
             define("Error", "store", "e.rs:5"),
             define("Result", "store", "f.rs:6"),
             define("Result", "store", "g.rs:7"),
+            define("Args", "redrive", "h.rs:8"),
+            define("Args", "redrive", "i.rs:9"),
+            define("Command", "redrive", "h.rs:10"),
+            define("Command", "store", "j.rs:11"),
         ]);
         let expected = BTreeMap::from([
             ("Page".to_owned(), vec!["a.rs:1".to_owned(), "b.rs:2".to_owned()]),

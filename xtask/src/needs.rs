@@ -1,4 +1,4 @@
-//! What the suites need on the machine beside Rust, and how it gets there: by apt, and only what is missing.
+//! The packages that the suites need besides Rust; installs the missing ones with apt.
 
 use std::env;
 use std::ffi::OsStr;

@@ -1,5 +1,5 @@
-//! `cargo xtask seeded`: bugs that others had, put into a copy of the tree one by one. The suites must turn red for each;
-//! a bug that none of them sees is a hole in the tests. `--check` only says whether each patch still fits the code.
+//! `cargo xtask seeded`: applies known bugs to a copy of the tree one by one. The suites must fail for each; a bug that no
+//! suite catches is a gap in the tests. `--check` only checks that each patch still applies.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::workspace;
 
-/// Enough for the simulation to come upon what is wrong, and not so many that a hole in it takes an hour to show.
+/// Enough seeds for the simulation to find a bug, and few enough that a gap shows within an hour.
 const SIM_SEEDS: &str = "300";
 const FUZZ_EXECUTIONS: &str = "20000";
 

@@ -28,7 +28,7 @@ pub(crate) fn cargo() -> Result<Command> {
     Ok(command)
 }
 
-/// The tree as it is, in a folder of `target`. What did not change is left alone, so that little is built anew.
+/// The tree as it is, in a folder of `target`. What did not change is left alone, so that little is rebuilt.
 pub(crate) fn copy(name: &str) -> Result<PathBuf> {
     let root = root()?;
     let tree = root.join("target").join(name);

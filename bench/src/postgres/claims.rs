@@ -18,7 +18,7 @@ const ROUNDS: usize = 45;
 
 pub async fn measure(plan: &Plan, figures: &mut Figures, postgres: &Postgres) -> Result<()> {
     println!("Claim 1,000 and resolve 1,000 on PostgreSQL, fair, with {} runs in the store", plan.large);
-    // Each goes through the same runs in the same order, in a store of its own: whoever comes to a page first pays for it.
+    // Each goes through the same runs in the same order, in a store of its own: the first to touch a page pays for it.
     let copy = || copy(postgres, Dataset::Mixed, plan.large);
     let (ours_at, raw_at, bare_at) = (copy().await?, copy().await?, copy().await?);
     let store = open(&ours_at).await?;

@@ -1,5 +1,5 @@
-//! Two replicas beside one, on the same PostgreSQL: what a second one brings on this machine, and whose time it is that
-//! there is no more of.
+//! Two replicas compared with one on the same PostgreSQL: what the second one adds on this machine, and which process is
+//! the bottleneck.
 
 use anyhow::Result;
 

@@ -1,5 +1,5 @@
-//! One attempt in a worker's hands. Its lease is kept alive in the background: one task per client sends the due heartbeats
-//! of all attempts in one call.
+//! A worker's handle on one attempt. One background task per client keeps leases alive: it sends the due heartbeats of
+//! all attempts in one call.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -21,16 +21,16 @@ use tokio::time::{Instant, sleep_until};
 use crate::client::{Client, Error, Result};
 use crate::requests::{call_id, error_report};
 
-/// What a start gave.
+/// The outcome of a start.
 #[derive(Debug)]
-pub enum Begun {
-    /// The attempt is the caller's.
+pub enum StartOutcome {
+    /// The caller owns the attempt.
     Attempt(RunHandle),
-    /// The run was done before: here is what it gave.
+    /// The run was closed before; the answer has its output.
     Closed(StartAnswer),
 }
 
-impl Begun {
+impl StartOutcome {
     /// The attempt, for callers to whom a closed run is an error.
     pub fn expect_begun(self) -> Result<RunHandle> {
         match self {
@@ -45,26 +45,26 @@ impl Client {
     ///
     /// ```no_run
     /// # async fn example(client: redrive_client::Client) -> Result<(), Box<dyn std::error::Error>> {
-    /// use redrive_client::{Begun, start};
+    /// use redrive_client::{StartOutcome, start};
     ///
     /// match client.begin(start("task-42".parse()?)).await? {
-    ///     Begun::Attempt(run) => run.succeed(&"done").await.map(drop)?,
-    ///     Begun::Closed(answer) => println!("done before: {:?}", answer.output),
+    ///     StartOutcome::Attempt(run) => run.succeed(&"done").await.map(drop)?,
+    ///     StartOutcome::Closed(answer) => println!("done before: {:?}", answer.output),
     /// }
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn begin(&self, mut start: StartRequest) -> Result<Begun> {
-        // Said outright, so that both sides count in the same lease.
+    pub async fn begin(&self, mut start: StartRequest) -> Result<StartOutcome> {
+        // Explicit, so that both sides use the same lease length.
         let lease_ms = *start.lease_ms.get_or_insert(LEASE_MS_DEFAULT);
         let answer = self.start(&start).await?;
         match &answer.lease {
             Some(lease) => {
                 let client = self.for_tenant(answer.tenant.clone());
                 let handle = RunHandle::hold(client, answer.run_id.clone(), lease.clone(), lease_ms);
-                Ok(Begun::Attempt(RunHandle { attempt: answer.attempt, steps: answer.steps, ..handle }))
+                Ok(StartOutcome::Attempt(RunHandle { attempt: answer.attempt, steps: answer.steps, ..handle }))
             }
-            None => Ok(Begun::Closed(answer)),
+            None => Ok(StartOutcome::Closed(answer)),
         }
     }
 
@@ -111,13 +111,13 @@ impl RunHandle {
         &self.steps
     }
 
-    /// Effects that an earlier attempt began and nobody knows the end of. Each says, where it declared so, how to find
-    /// out; [`RunHandle::checked`] takes the answer.
+    /// Effects that an earlier attempt began without a known outcome. Each has the check that it declared, if any;
+    /// [`RunHandle::checked`] records the result.
     pub fn in_doubt(&self) -> impl Iterator<Item = &StepView> {
         self.steps.iter().filter(|step| step.status == StepStatus::Unknown)
     }
 
-    /// Settles an effect in doubt by what its own check found; `output` is what the effect gave, if it happened.
+    /// Settles an effect in doubt with the result of its check; `output` is the effect's output, if it happened.
     pub async fn checked(
         &self,
         step: &StepView,
@@ -152,7 +152,7 @@ impl RunHandle {
     pub async fn lost(&self) {
         let mut lost = self.heartbeats.lost.clone();
         if lost.wait_for(|lost| *lost).await.is_err() {
-            // The heartbeats ended without that news: it will never come.
+            // The heartbeats ended without a loss: wait forever.
             std::future::pending::<()>().await;
         }
     }
@@ -163,7 +163,7 @@ impl RunHandle {
     }
 
     /// Does something that changes the outside world, at most once: the intent is on disk before `work` begins, and
-    /// when an earlier attempt has done it, `work` is skipped and what it gave then comes back.
+    /// when an earlier attempt has done it, `work` is skipped and the recorded output is returned.
     pub async fn effect<T, E>(
         &self,
         name: &str,
@@ -174,7 +174,7 @@ impl RunHandle {
         T: Serialize + DeserializeOwned,
     {
         let key: StepKey = key.parse().map_err(|e| Error::Unusable(format!("`{key}`: {e}")))?;
-        // Under one lease the same effect may be called twice at once: only one of the calls gets leave to do it.
+        // Under one lease the same effect may be called twice at once: the call id lets only one of the calls do it.
         let call = call_id()?;
         let told = |status, output| self.record(name, Some(key.clone()), true, status, output, Some(call.clone()));
         let begun = told(StepStatus::Started, None).await?;
@@ -210,7 +210,7 @@ impl RunHandle {
         self.client.step(&self.run_id, &step).await
     }
 
-    /// The attempt succeeded. The answer may disagree: a detector looks at the output first.
+    /// Reports success. The answer may be a failure: detectors check the output first.
     pub async fn succeed(self, output: &impl Serialize) -> Result<SucceedAnswer> {
         let success = SucceedRequest {
             tenant: None,
@@ -224,7 +224,7 @@ impl RunHandle {
         self.client.succeed(&self.run_id, &success).await
     }
 
-    /// The attempt failed; the answer says what happens next.
+    /// Reports failure; the answer is the verdict.
     pub async fn fail(self, message: &str) -> Result<FailureAnswer> {
         self.fail_with(error_report(message)).await
     }
@@ -246,13 +246,13 @@ impl RunHandle {
         self.client.fail(&self.run_id, &failed).await
     }
 
-    /// Gives the run back untouched.
+    /// Releases the run without spending an attempt.
     pub async fn release(self) -> Result<StateAnswer> {
         self.client.release(&self.run_id, &self.lease).await
     }
 }
 
-/// An effect that was not done, or whose doing could not be recorded.
+/// An effect that was not done, or could not be recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum EffectError<E> {
     #[error(transparent)]
@@ -261,11 +261,11 @@ pub enum EffectError<E> {
     Work(E),
 }
 
-/// So many heartbeats fit into a lease: two may get lost.
+/// Heartbeats per lease: two may get lost.
 const BEATS_PER_LEASE: u32 = 3;
-/// What the server takes in one call.
+/// The server's limit for one call.
 const LEASES_MAX: usize = 1_000;
-/// A beat that is due within this part of its interval goes with those that are due now.
+/// A heartbeat due within this part of its interval is sent with those due now.
 const EARLY_PART: u32 = 4;
 const HEARTBEAT_TIMEOUT_MIN: Duration = Duration::from_secs(1);
 
@@ -279,7 +279,7 @@ pub(crate) struct Heartbeats {
 #[derive(Debug, Default)]
 struct HeldLeases {
     leases: Mutex<Leases>,
-    /// A lease has come that may be due before all others.
+    /// A new lease may be due before all others.
     added: Notify,
 }
 
@@ -312,7 +312,7 @@ impl Drop for HeartbeatGuard {
 }
 
 impl Heartbeats {
-    /// `client` is whoever sends the heartbeats; it must not hold these beats, or they would never end.
+    /// `client` sends the heartbeats; it must not hold this value, or the task would never end.
     pub(crate) fn keep(&self, client: Client, beat: LeaseBeat, lease_ms: u64) -> HeartbeatGuard {
         let every = (Duration::from_millis(lease_ms) / BEATS_PER_LEASE).max(Duration::from_millis(1));
         let (tell, lost) = watch::channel(false);
@@ -347,7 +347,7 @@ async fn send_beats(client: Client, held: Weak<HeldLeases>) {
             () = held.added.notified() => continue,
             () = until(next) => {}
         }
-        // A slow answer holds nobody else's heartbeat up.
+        // A slow answer delays no other heartbeat.
         while calls.try_join_next().is_some() {}
         for batch in held.due(Instant::now()) {
             calls.spawn(send_batch(client.clone(), Arc::downgrade(&held), batch));
@@ -369,7 +369,7 @@ struct Batch {
 }
 
 impl HeldLeases {
-    /// What is due, in calls that the server takes; each is due again one interval later.
+    /// The due heartbeats in batches within the server's limit; each is due again one interval later.
     fn due(&self, now: Instant) -> Vec<Batch> {
         let mut batches: Vec<Batch> = Vec::new();
         for (number, lease) in &mut lock(&self.leases).by_number {
@@ -401,7 +401,7 @@ impl HeldLeases {
     }
 }
 
-/// A server that is away for a beat may be back for the next one; only a lease that is over ends it.
+/// A failed call is retried with the next heartbeat; only a lost lease ends the heartbeats.
 async fn send_batch(client: Client, held: Weak<HeldLeases>, batch: Batch) {
     let request = HeartbeatsRequest { leases: batch.leases };
     let answer = client.heartbeats(&request).timeout(batch.timeout).await;

@@ -1,4 +1,4 @@
-//! The client: an address and a key, how a request is built and sent, and what can go wrong on the way.
+//! The client: builds and sends requests to one server with one key, and reports what went wrong.
 
 use std::future::{Future, IntoFuture};
 use std::marker::PhantomData;
@@ -18,7 +18,7 @@ use crate::attempt::{HeartbeatGuard, Heartbeats};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Speaks to one server with one key. Cheap to clone; clones share their connections.
+/// A client of one server with one key. Cheap to clone; clones share their connections.
 #[derive(Debug, Clone)]
 pub struct Client {
     http: reqwest::Client,
@@ -39,15 +39,15 @@ impl Client {
     pub fn new(url: &str, key: &str) -> Result<Self> {
         let base = base_url(url)?;
         let mut bearer = HeaderValue::from_str(&format!("Bearer {key}"))
-            .map_err(|_| Error::Unusable("the key holds characters that no key has".into()))?;
+            .map_err(|_| Error::Unusable("the key contains invalid characters".into()))?;
         bearer.set_sensitive(true);
-        // Whoever installed a provider before keeps it.
+        // A provider that is installed already stays.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = reqwest::Client::builder()
             .default_headers(HeaderMap::from_iter([(AUTHORIZATION, bearer)]))
             .connect_timeout(CONNECT_TIMEOUT)
             .timeout(ANSWER_TIMEOUT)
-            // A key is for the server it was given for, not for where that one points.
+            // A key must not follow a redirect to another server.
             .redirect(redirect::Policy::none());
         if is_this_machine(&base) {
             builder = builder.no_proxy();
@@ -68,7 +68,7 @@ impl Client {
         Self { tenant: Some(tenant), ..self.clone() }
     }
 
-    /// Keeps a lease alive until what comes back is dropped.
+    /// Keeps a lease alive until the guard is dropped.
     pub(crate) fn keep_alive(&self, run_id: RunId, lease: String, lease_ms: u64) -> HeartbeatGuard {
         let sender = Self { beats: Arc::default(), ..self.clone() };
         self.beats.keep(sender, LeaseBeat { run_id, tenant: self.tenant.clone(), lease }, lease_ms)
@@ -83,50 +83,50 @@ impl Client {
         self.tenant.iter().map(|tenant| ("tenant", tenant.to_string())).collect()
     }
 
-    pub(crate) fn get<T>(&self, path: &[&str], query: &Pairs) -> Call<T> {
+    pub(crate) fn get<T>(&self, path: &[&str], query: &Pairs) -> ApiRequest<T> {
         let url = self.url(path);
-        Call::new(url.to_string(), Ok(self.http.get(url).query(query)))
+        ApiRequest::new(url.to_string(), Ok(self.http.get(url).query(query)))
     }
 
-    pub(crate) fn delete<T>(&self, path: &[&str]) -> Call<T> {
+    pub(crate) fn delete<T>(&self, path: &[&str]) -> ApiRequest<T> {
         let url = self.url(path);
-        Call::new(url.to_string(), Ok(self.http.delete(url)))
+        ApiRequest::new(url.to_string(), Ok(self.http.delete(url)))
     }
 
-    pub(crate) fn post<T>(&self, path: &[&str], body: &impl Serialize) -> Call<T> {
+    pub(crate) fn post<T>(&self, path: &[&str], body: &impl Serialize) -> ApiRequest<T> {
         self.with_body(Method::POST, path, body)
     }
 
     /// To a path that takes no body.
-    pub(crate) fn post_nothing<T>(&self, path: &[&str]) -> Call<T> {
+    pub(crate) fn post_nothing<T>(&self, path: &[&str]) -> ApiRequest<T> {
         let url = self.url(path);
-        Call::new(url.to_string(), Ok(self.http.post(url)))
+        ApiRequest::new(url.to_string(), Ok(self.http.post(url)))
     }
 
-    pub(crate) fn put<T>(&self, path: &[&str], body: &impl Serialize) -> Call<T> {
+    pub(crate) fn put<T>(&self, path: &[&str], body: &impl Serialize) -> ApiRequest<T> {
         self.with_body(Method::PUT, path, body)
     }
 
-    /// Sends a body that is written already, byte for byte: for reports that were kept while no server answered.
-    pub fn post_written<T>(&self, path: &[&str], body: String) -> Call<T> {
+    /// Sends a body byte for byte: for reports that were spooled while no server answered.
+    pub fn post_written<T>(&self, path: &[&str], body: String) -> ApiRequest<T> {
         let url = self.url(path);
         let request = self.http.post(url.clone()).header(CONTENT_TYPE, "application/json").body(body);
-        Call::new(url.to_string(), Ok(request)).query(&self.tenant_pair())
+        ApiRequest::new(url.to_string(), Ok(request)).query(&self.tenant_pair())
     }
 
-    pub(crate) fn post_lines<T>(&self, path: &[&str], lines: String) -> Call<T> {
+    pub(crate) fn post_lines<T>(&self, path: &[&str], lines: String) -> ApiRequest<T> {
         let url = self.url(path);
         let request = self.http.post(url.clone()).header(CONTENT_TYPE, "application/x-ndjson").body(lines);
-        Call::new(url.to_string(), Ok(request))
+        ApiRequest::new(url.to_string(), Ok(request))
     }
 
-    fn with_body<T>(&self, method: Method, path: &[&str], body: &impl Serialize) -> Call<T> {
+    fn with_body<T>(&self, method: Method, path: &[&str], body: &impl Serialize) -> ApiRequest<T> {
         let url = self.url(path);
-        // Not `.json()`: raw tokens inside must leave as they are, and an error must name itself.
+        // Not `.json()`: raw tokens must stay unchanged, and serialization errors keep their type.
         let request = serde_json::to_vec(body)
             .map_err(Error::from)
             .map(|body| self.http.request(method, url.clone()).header(CONTENT_TYPE, "application/json").body(body));
-        Call::new(url.to_string(), request)
+        ApiRequest::new(url.to_string(), request)
     }
 
     fn url(&self, path: &[&str]) -> Url {
@@ -139,7 +139,7 @@ impl Client {
 }
 
 fn base_url(url: &str) -> Result<Url> {
-    let unusable = |why: &str| Error::Unusable(format!("`{url}` is no server's address: {why}"));
+    let unusable = |why: &str| Error::Unusable(format!("`{url}` is not a server address: {why}"));
     let parsed = Url::parse(url).map_err(|e| unusable(&e.to_string()))?;
     match parsed.scheme() {
         "http" | "https" if parsed.has_host() => Ok(parsed),
@@ -148,7 +148,7 @@ fn base_url(url: &str) -> Result<Url> {
     }
 }
 
-/// A proxy has no business between a program and its own machine.
+/// Loopback addresses bypass any proxy.
 fn is_this_machine(url: &Url) -> bool {
     match url.host_str() {
         Some("localhost") => true,
@@ -159,17 +159,17 @@ fn is_this_machine(url: &Url) -> bool {
     }
 }
 
-/// A call that is sent when it is awaited.
-#[must_use = "a call does nothing until it is awaited"]
+/// A request that is sent when it is awaited.
+#[must_use = "a request does nothing until it is awaited"]
 #[derive(Debug)]
-pub struct Call<T> {
+pub struct ApiRequest<T> {
     request: Result<reqwest::RequestBuilder>,
-    /// For messages: where it goes, without the query.
+    /// For error messages: the URL without its query.
     url: String,
     answer: PhantomData<fn() -> T>,
 }
 
-impl<T> Call<T> {
+impl<T> ApiRequest<T> {
     pub(crate) fn new(url: String, request: Result<reqwest::RequestBuilder>) -> Self {
         Self { request, url, answer: PhantomData }
     }
@@ -179,7 +179,7 @@ impl<T> Call<T> {
         self
     }
 
-    /// Waits for the answer this long instead of the client's usual time.
+    /// Overrides the client's default timeout.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.request = self.request.map(|request| request.timeout(timeout));
         self
@@ -198,7 +198,7 @@ impl<T> Call<T> {
     }
 }
 
-/// The same for every answer, so that it is compiled once.
+/// Not generic, so that it is compiled once.
 async fn send(request: reqwest::RequestBuilder, url: String) -> Result<String> {
     let answer = request.send().await.map_err(|e| Error::unreachable(&url, &e))?;
     let status = answer.status();
@@ -217,7 +217,7 @@ async fn send(request: reqwest::RequestBuilder, url: String) -> Result<String> {
     }
 }
 
-impl<T: DeserializeOwned + 'static> IntoFuture for Call<T> {
+impl<T: DeserializeOwned + 'static> IntoFuture for ApiRequest<T> {
     type Output = Result<T>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
@@ -237,10 +237,10 @@ pub enum Error {
     /// The server refused; `code` is stable and says why.
     #[error("{} ({})", .0.detail, .0.code)]
     Problem(Box<Problem>),
-    /// No answer: the server is away, or the way to it.
+    /// No answer from the server.
     #[error("no answer from {url}: {why}")]
     Unreachable { url: String, why: String },
-    /// An answer that no Redrive server gives.
+    /// An answer that is not a Redrive server's.
     #[error("{url} answered {what}: is that a Redrive server?")]
     Unexpected { url: String, what: String },
     /// The address or the key can't be used at all.
@@ -270,7 +270,7 @@ impl Error {
     }
 }
 
-/// The last cause says what happened ("connection refused"); the ones before it only where.
+/// The innermost cause says what happened ("connection refused").
 fn innermost(error: &reqwest::Error) -> String {
     if error.is_timeout() {
         return "timed out".into();

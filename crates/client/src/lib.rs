@@ -1,7 +1,7 @@
-//! The Rust SDK: everything a program says to a Redrive server, as typed calls.
+//! The Rust SDK: every call to a Redrive server, typed.
 //!
-//! A call is made by awaiting it; [`Call::text`] gives the server's JSON unchanged instead of the typed answer. Nothing
-//! is retried behind the caller's back: whether a call may be repeated is in the API's own rules (a report may, always).
+//! Await a request to send it; [`ApiRequest::text`] returns the server's JSON unchanged instead of the typed answer. The
+//! client never retries by itself: the API says which calls may be repeated (reports always may).
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -22,8 +22,8 @@ mod query;
 mod requests;
 mod worker;
 
-pub use attempt::{Begun, EffectError, RunHandle};
-pub use client::{Call, Client, Error, Result};
+pub use attempt::{EffectError, RunHandle, StartOutcome};
+pub use client::{ApiRequest, Client, Error, Result};
 pub use query::{PatternsQuery, RunPages, RunsQuery, StatsQuery};
 pub use redrive_core as core;
 pub use redrive_core::wire;

@@ -1,4 +1,4 @@
-//! Calls of operators: reading runs and figures, deciding on runs, patterns, effects in doubt, bulk operations, queues, keys.
+//! Operator calls: runs, statistics, triage, patterns, effects, bulk operations, queues, keys.
 
 use redrive_core::ids::{QueueName, RunId, StepKey, Tenant};
 use redrive_core::operation::Steer;
@@ -13,7 +13,7 @@ use redrive_core::wire::{
     SentAnswer, StateAnswer, StatsAnswer, TenantBreaker, TenantHealth, TenantsAnswer, TriageRequest, UnmergePattern,
 };
 
-use crate::client::{Call, Client, Pairs};
+use crate::client::{ApiRequest, Client, Pairs};
 use crate::query::{PatternsQuery, RunPages, RunsQuery, StatsQuery, many, one};
 
 /// Reading.
@@ -31,19 +31,19 @@ impl Client {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn runs(&self, query: &RunsQuery) -> Call<RunsPage> {
+    pub fn runs(&self, query: &RunsQuery) -> ApiRequest<RunsPage> {
         let mut pairs = self.tenant_pair();
         pairs.extend(query.pairs());
         self.get(&["runs"], &pairs)
     }
 
     /// One run, with the newest of its attempts, steps and history.
-    pub fn run(&self, run_id: &RunId) -> Call<RunDetail> {
+    pub fn run(&self, run_id: &RunId) -> ApiRequest<RunDetail> {
         self.get(&["runs", run_id.as_str()], &self.tenant_pair())
     }
 
-    /// A run with a page of each of its lists: the newest, or what lies before a cursor that another page named.
-    pub fn run_pages(&self, run_id: &RunId, pages: &RunPages) -> Call<RunDetail> {
+    /// A run with a page of each of its lists: the newest entries, or those before a cursor.
+    pub fn run_pages(&self, run_id: &RunId, pages: &RunPages) -> ApiRequest<RunDetail> {
         let mut pairs = self.tenant_pair();
         one(&mut pairs, "limit", pages.limit);
         one(&mut pairs, "attempts_cursor", pages.attempts_cursor.as_deref());
@@ -52,98 +52,98 @@ impl Client {
         self.get(&["runs", run_id.as_str()], &pairs)
     }
 
-    /// What an attempt got, and how that differs from its revision's payload.
-    pub fn sent(&self, run_id: &RunId, attempt: u32) -> Call<SentAnswer> {
+    /// The payload sent to an attempt, and how it differs from its revision's.
+    pub fn sent(&self, run_id: &RunId, attempt: u32) -> ApiRequest<SentAnswer> {
         self.get(&["runs", run_id.as_str(), "attempts", &attempt.to_string(), "sent"], &self.tenant_pair())
     }
 
-    pub fn tenants(&self, limit: Option<u32>, cursor: Option<&str>) -> Call<TenantsAnswer> {
+    pub fn tenants(&self, limit: Option<u32>, cursor: Option<&str>) -> ApiRequest<TenantsAnswer> {
         let mut pairs = Vec::new();
         one(&mut pairs, "limit", limit);
         one(&mut pairs, "cursor", cursor);
         self.get(&["tenants"], &pairs)
     }
 
-    pub fn tenant_health(&self, tenant: &Tenant) -> Call<TenantHealth> {
+    pub fn tenant_health(&self, tenant: &Tenant) -> ApiRequest<TenantHealth> {
         self.get(&["tenants", tenant.as_str(), "health"], &Vec::new())
     }
 
-    /// Breakers that are not closed, or have seen failures lately.
-    pub fn breakers(&self) -> Call<BreakersAnswer> {
+    /// Breakers that are open, half open, or have recent failures.
+    pub fn breakers(&self) -> ApiRequest<BreakersAnswer> {
         self.get(&["breakers"], &self.tenant_pair())
     }
 
-    pub fn tenant_breaker(&self, tenant: &Tenant) -> Call<TenantBreaker> {
+    pub fn tenant_breaker(&self, tenant: &Tenant) -> ApiRequest<TenantBreaker> {
         self.get(&["tenants", tenant.as_str(), "breaker"], &Vec::new())
     }
 
-    /// Opens or closes a tenant's breaker by hand: operators.
-    pub fn operate_breaker(&self, tenant: &Tenant, request: &BreakerRequest) -> Call<BreakerView> {
+    /// Opens or closes a tenant's breaker; operators only.
+    pub fn operate_breaker(&self, tenant: &Tenant, request: &BreakerRequest) -> ApiRequest<BreakerView> {
         self.post(&["tenants", tenant.as_str(), "breaker"], request)
     }
 
-    /// Opens or closes everybody's breaker for a provider and model: operators.
-    pub fn operate_shared_breaker(&self, request: &BreakerRequest) -> Call<BreakerView> {
+    /// Opens or closes the shared breaker of a provider and model; operators only.
+    pub fn operate_shared_breaker(&self, request: &BreakerRequest) -> ApiRequest<BreakerView> {
         self.post(&["breakers"], request)
     }
 
-    pub fn health(&self) -> Call<HealthAnswer> {
+    pub fn health(&self) -> ApiRequest<HealthAnswer> {
         self.get(&["health"], &self.tenant_pair())
     }
 
-    pub fn stats(&self, query: &StatsQuery) -> Call<StatsAnswer> {
+    pub fn stats(&self, query: &StatsQuery) -> ApiRequest<StatsAnswer> {
         let mut pairs = self.tenant_pair();
         pairs.extend(query.pairs());
         self.get(&["stats"], &pairs)
     }
 
-    pub fn limits(&self) -> Call<LimitsAnswer> {
+    pub fn limits(&self) -> ApiRequest<LimitsAnswer> {
         self.get(&["limits"], &Vec::new())
     }
 
-    /// Runs that moved after `since`; without it only where to begin.
-    pub fn changes(&self, since: Option<&str>) -> Call<ChangesAnswer> {
+    /// Runs that changed after `since`; without it, only the current cursor.
+    pub fn changes(&self, since: Option<&str>) -> ApiRequest<ChangesAnswer> {
         let mut pairs = self.tenant_pair();
         one(&mut pairs, "since", since);
         self.get(&["changes"], &pairs)
     }
 }
 
-/// Looking after the house: admins.
+/// Administration.
 impl Client {
-    pub fn queues(&self, limit: Option<u32>, cursor: Option<&str>) -> Call<QueuesAnswer> {
+    pub fn queues(&self, limit: Option<u32>, cursor: Option<&str>) -> ApiRequest<QueuesAnswer> {
         let mut pairs = Vec::new();
         one(&mut pairs, "limit", limit);
         one(&mut pairs, "cursor", cursor);
         self.get(&["queues"], &pairs)
     }
 
-    pub fn queue(&self, name: &QueueName) -> Call<QueueView> {
+    pub fn queue(&self, name: &QueueName) -> ApiRequest<QueueView> {
         self.get(&["queues", name.as_str()], &Vec::new())
     }
 
-    /// Replaces what is set on a queue; makes the queue if there is none.
-    pub fn put_queue(&self, name: &QueueName, settings: &QueueSettings) -> Call<QueueView> {
+    /// Replaces a queue's settings; creates the queue if needed.
+    pub fn put_queue(&self, name: &QueueName, settings: &QueueSettings) -> ApiRequest<QueueView> {
         self.put(&["queues", name.as_str()], settings)
     }
 
-    pub fn keys(&self) -> Call<KeysAnswer> {
+    pub fn keys(&self) -> ApiRequest<KeysAnswer> {
         self.get(&["keys"], &Vec::new())
     }
 
-    /// Makes a key: the answer is the only place where its secret is shown.
-    pub fn create_key(&self, key: &CreateKey) -> Call<CreatedKey> {
+    /// Creates a key; only this answer shows its secret.
+    pub fn create_key(&self, key: &CreateKey) -> ApiRequest<CreatedKey> {
         self.post(&["keys"], key)
     }
 
-    pub fn revoke_key(&self, id: &str) -> Call<KeyView> {
+    pub fn revoke_key(&self, id: &str) -> ApiRequest<KeyView> {
         self.delete(&["keys", id])
     }
 }
 
-/// Looking before deciding.
+/// Reading before a decision.
 impl Client {
-    /// What a replay would do; nothing is done.
+    /// Plans a replay without doing it.
     ///
     /// ```no_run
     /// # async fn example(client: redrive_client::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -155,24 +155,24 @@ impl Client {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn plan(&self, run_id: &RunId, request: &ReplayRequest) -> Call<PlanAnswer> {
+    pub fn plan(&self, run_id: &RunId, request: &ReplayRequest) -> ApiRequest<PlanAnswer> {
         self.post(&["runs", run_id.as_str(), "plan"], &self.naming_tenant(request))
     }
 
-    /// A payload as it was at a revision, and how it came to be.
-    pub fn revision(&self, run_id: &RunId, revision: u32) -> Call<RevisionView> {
+    /// One revision of a payload and its origin.
+    pub fn revision(&self, run_id: &RunId, revision: u32) -> ApiRequest<RevisionView> {
         self.get(&["runs", run_id.as_str(), "revisions", &revision.to_string()], &self.tenant_pair())
     }
 
-    /// Runs that look like the same work.
-    pub fn duplicates(&self, run_id: &RunId) -> Call<DuplicatesAnswer> {
+    /// Likely duplicates of a run.
+    pub fn duplicates(&self, run_id: &RunId) -> ApiRequest<DuplicatesAnswer> {
         self.get(&["runs", run_id.as_str(), "duplicates"], &self.tenant_pair())
     }
 }
 
-/// Deciding.
+/// Triage.
 impl Client {
-    /// Sends a run round again, with whatever is to be different.
+    /// Replays a run, with the given changes.
     ///
     /// ```no_run
     /// # async fn example(client: redrive_client::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -183,7 +183,7 @@ impl Client {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn replay(&self, run_id: &RunId, request: &ReplayRequest) -> Call<ReplayAnswer> {
+    pub fn replay(&self, run_id: &RunId, request: &ReplayRequest) -> ApiRequest<ReplayAnswer> {
         self.post(&["runs", run_id.as_str(), "replay"], &self.naming_tenant(request))
     }
 
@@ -192,44 +192,44 @@ impl Client {
         ReplayRequest { tenant, ..request.clone() }
     }
 
-    pub fn cancel(&self, run_id: &RunId, reason: Option<&str>) -> Call<StateAnswer> {
+    pub fn cancel(&self, run_id: &RunId, reason: Option<&str>) -> ApiRequest<StateAnswer> {
         self.decide(run_id, "cancel", reason)
     }
 
-    pub fn resolve(&self, run_id: &RunId, reason: Option<&str>) -> Call<StateAnswer> {
+    pub fn resolve(&self, run_id: &RunId, reason: Option<&str>) -> ApiRequest<StateAnswer> {
         self.decide(run_id, "resolve", reason)
     }
 
-    pub fn discard(&self, run_id: &RunId, reason: Option<&str>) -> Call<StateAnswer> {
+    pub fn discard(&self, run_id: &RunId, reason: Option<&str>) -> ApiRequest<StateAnswer> {
         self.decide(run_id, "discard", reason)
     }
 
-    /// Adds a note to the run's history; nothing moves.
-    pub fn note(&self, run_id: &RunId, note: &str) -> Call<StateAnswer> {
+    /// Adds a note to the run's history.
+    pub fn note(&self, run_id: &RunId, note: &str) -> ApiRequest<StateAnswer> {
         self.decide(run_id, "note", Some(note))
     }
 
-    /// Puts a run aside for somebody to decide on.
-    pub fn review(&self, run_id: &RunId, reason: Option<&str>) -> Call<StateAnswer> {
+    /// Puts a run into review.
+    pub fn review(&self, run_id: &RunId, reason: Option<&str>) -> ApiRequest<StateAnswer> {
         self.decide(run_id, "review", reason)
     }
 
-    pub fn reject(&self, run_id: &RunId, reason: Option<&str>) -> Call<StateAnswer> {
+    pub fn reject(&self, run_id: &RunId, reason: Option<&str>) -> ApiRequest<StateAnswer> {
         self.decide(run_id, "reject", reason)
     }
 
-    pub fn unmerge(&self, run_id: &RunId, reason: Option<&str>) -> Call<StateAnswer> {
+    pub fn unmerge(&self, run_id: &RunId, reason: Option<&str>) -> ApiRequest<StateAnswer> {
         self.decide(run_id, "unmerge", reason)
     }
 
-    /// Says yes to the plan of this hash, and to no other.
-    pub fn approve(&self, run_id: &RunId, plan_hash: &str, reason: Option<&str>) -> Call<StateAnswer> {
+    /// Approves the plan with this hash, and no other.
+    pub fn approve(&self, run_id: &RunId, plan_hash: &str, reason: Option<&str>) -> ApiRequest<StateAnswer> {
         let (tenant, plan_hash) = (self.tenant().cloned(), Label::from(plan_hash));
         let request = ApproveRequest { tenant, plan_hash, reason: reason.map(Text::from) };
         self.post(&["runs", run_id.as_str(), "approve"], &request)
     }
 
-    pub fn defer(&self, run_id: &RunId, until: Timestamp, reason: Option<&str>) -> Call<StateAnswer> {
+    pub fn defer(&self, run_id: &RunId, until: Timestamp, reason: Option<&str>) -> ApiRequest<StateAnswer> {
         let request = DeferRequest { tenant: self.tenant().cloned(), until, reason: reason.map(Text::from) };
         self.post(&["runs", run_id.as_str(), "defer"], &request)
     }
@@ -240,51 +240,51 @@ impl Client {
         agent: Option<&str>,
         queue: Option<&QueueName>,
         reason: Option<&str>,
-    ) -> Call<StateAnswer> {
+    ) -> ApiRequest<StateAnswer> {
         let (agent, queue, reason) = (agent.map(Label::from), queue.cloned(), reason.map(Text::from));
         let request = ReassignRequest { tenant: self.tenant().cloned(), agent, queue, reason };
         self.post(&["runs", run_id.as_str(), "reassign"], &request)
     }
 
-    /// Gives a run somebody who looks after it; none takes it from them.
-    pub fn assign(&self, run_id: &RunId, to: Option<&str>, reason: Option<&str>) -> Call<StateAnswer> {
+    /// Assigns a run; none removes the assignee.
+    pub fn assign(&self, run_id: &RunId, to: Option<&str>, reason: Option<&str>) -> ApiRequest<StateAnswer> {
         let (to, reason) = (to.map(Label::from), reason.map(Text::from));
         let request = AssignRequest { tenant: self.tenant().cloned(), to, reason };
         self.post(&["runs", run_id.as_str(), "assign"], &request)
     }
 
-    /// Says that a run is the same work as another of its tenant.
-    pub fn merge(&self, run_id: &RunId, into: &RunId, reason: Option<&str>) -> Call<StateAnswer> {
+    /// Merges a run into a duplicate of the same tenant.
+    pub fn merge(&self, run_id: &RunId, into: &RunId, reason: Option<&str>) -> ApiRequest<StateAnswer> {
         let (into, reason) = (into.clone(), reason.map(Text::from));
         let request = MergeRequest { tenant: self.tenant().cloned(), into, reason };
         self.post(&["runs", run_id.as_str(), "merge"], &request)
     }
 
-    fn decide(&self, run_id: &RunId, verb: &str, reason: Option<&str>) -> Call<StateAnswer> {
+    fn decide(&self, run_id: &RunId, verb: &str, reason: Option<&str>) -> ApiRequest<StateAnswer> {
         let request = TriageRequest { tenant: self.tenant().cloned(), reason: reason.map(Text::from) };
         self.post(&["runs", run_id.as_str(), verb], &request)
     }
 }
 
 impl Client {
-    /// One page of patterns; a key that spans tenants and names none sees one row for each fingerprint.
-    pub fn patterns(&self, query: &PatternsQuery) -> Call<PatternsPage> {
+    /// One page of patterns; a key that spans tenants and names none gets one row per fingerprint.
+    pub fn patterns(&self, query: &PatternsQuery) -> ApiRequest<PatternsPage> {
         let mut pairs = self.tenant_pair();
         pairs.extend(query.pairs());
         self.get(&["patterns"], &pairs)
     }
 
     /// By its id, or by a fingerprint.
-    pub fn pattern(&self, id: &str) -> Call<PatternDetail> {
+    pub fn pattern(&self, id: &str) -> ApiRequest<PatternDetail> {
         self.get(&["patterns", id], &self.tenant_pair())
     }
 
-    pub fn acknowledge_pattern(&self, id: &str, reason: Option<&str>) -> Call<PatternView> {
+    pub fn acknowledge_pattern(&self, id: &str, reason: Option<&str>) -> ApiRequest<PatternView> {
         let request = TriageRequest { tenant: self.tenant().cloned(), reason: reason.map(Text::from) };
         self.post(&["patterns", id, "acknowledge"], &request)
     }
 
-    /// Says that it is fixed. Seen again with the fix, it comes back as a regression.
+    /// Marks a pattern as fixed. If it recurs with the fix, it returns as a regression.
     ///
     /// ```no_run
     /// # async fn example(client: redrive_client::Client) -> redrive_client::Result<()> {
@@ -295,45 +295,45 @@ impl Client {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn resolve_pattern(&self, id: &str, request: &ResolvePattern) -> Call<PatternView> {
+    pub fn resolve_pattern(&self, id: &str, request: &ResolvePattern) -> ApiRequest<PatternView> {
         let tenant = request.tenant.clone().or_else(|| self.tenant().cloned());
         self.post(&["patterns", id, "resolve"], &ResolvePattern { tenant, ..request.clone() })
     }
 
-    pub fn mute_pattern(&self, id: &str, request: &MutePattern) -> Call<PatternView> {
+    pub fn mute_pattern(&self, id: &str, request: &MutePattern) -> ApiRequest<PatternView> {
         let tenant = request.tenant.clone().or_else(|| self.tenant().cloned());
         self.post(&["patterns", id, "mute"], &MutePattern { tenant, ..request.clone() })
     }
 
-    pub fn assign_pattern(&self, id: &str, request: &AssignPattern) -> Call<PatternView> {
+    pub fn assign_pattern(&self, id: &str, request: &AssignPattern) -> ApiRequest<PatternView> {
         let tenant = request.tenant.clone().or_else(|| self.tenant().cloned());
         self.post(&["patterns", id, "assign"], &AssignPattern { tenant, ..request.clone() })
     }
 
-    pub fn note_pattern(&self, id: &str, note: &str) -> Call<PatternView> {
+    pub fn note_pattern(&self, id: &str, note: &str) -> ApiRequest<PatternView> {
         let request = TriageRequest { tenant: self.tenant().cloned(), reason: Some(Text::from(note)) };
         self.post(&["patterns", id, "note"], &request)
     }
 
-    /// Makes it part of another; the answer is that one.
-    pub fn merge_pattern(&self, id: &str, request: &MergePattern) -> Call<PatternView> {
+    /// Merges a pattern into another and returns the target.
+    pub fn merge_pattern(&self, id: &str, request: &MergePattern) -> ApiRequest<PatternView> {
         let tenant = request.tenant.clone().or_else(|| self.tenant().cloned());
         self.post(&["patterns", id, "merge"], &MergePattern { tenant, ..request.clone() })
     }
 
-    pub fn unmerge_pattern(&self, id: &str, request: &UnmergePattern) -> Call<PatternView> {
+    pub fn unmerge_pattern(&self, id: &str, request: &UnmergePattern) -> ApiRequest<PatternView> {
         let tenant = request.tenant.clone().or_else(|| self.tenant().cloned());
         self.post(&["patterns", id, "unmerge"], &UnmergePattern { tenant, ..request.clone() })
     }
 }
 
 impl Client {
-    /// An entry of the ledger by its key; `run_id` where the key is unique within its run only.
-    pub fn effect(&self, key: &StepKey, run_id: Option<&RunId>) -> Call<EffectView> {
+    /// A ledger entry by its key; `run_id` where the key is only unique within its run.
+    pub fn effect(&self, key: &StepKey, run_id: Option<&RunId>) -> ApiRequest<EffectView> {
         self.get(&["effects", key.as_str()], &self.of_run(run_id))
     }
 
-    /// Says what became of an effect in doubt. Its run stays where it is, and can then be replayed.
+    /// Records the outcome of an effect in doubt. Its run keeps its state and can then be replayed.
     ///
     /// ```no_run
     /// # async fn example(client: redrive_client::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -349,7 +349,7 @@ impl Client {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn reconcile(&self, key: &StepKey, run_id: Option<&RunId>, found: &ReconcileRequest) -> Call<EffectView> {
+    pub fn reconcile(&self, key: &StepKey, run_id: Option<&RunId>, found: &ReconcileRequest) -> ApiRequest<EffectView> {
         let tenant = found.tenant.clone().or_else(|| self.tenant().cloned());
         let request = ReconcileRequest { tenant, ..found.clone() };
         let mut pairs = Pairs::new();
@@ -365,7 +365,7 @@ impl Client {
 }
 
 impl Client {
-    /// Freezes the set and goes on, or with `dry_run` only says what it would do.
+    /// Creates an operation; with `dry_run` only a preview.
     ///
     /// ```no_run
     /// # async fn example(client: redrive_client::Client) -> redrive_client::Result<()> {
@@ -379,32 +379,32 @@ impl Client {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn create_operation(&self, request: &OperationRequest) -> Call<OperationView> {
+    pub fn create_operation(&self, request: &OperationRequest) -> ApiRequest<OperationView> {
         let mut request = request.clone();
         request.filter.tenant = request.filter.tenant.or_else(|| self.tenant().cloned());
         self.post(&["operations"], &request)
     }
 
     /// Newest first.
-    pub fn operations(&self, limit: Option<u32>, cursor: Option<&str>) -> Call<OperationsPage> {
+    pub fn operations(&self, limit: Option<u32>, cursor: Option<&str>) -> ApiRequest<OperationsPage> {
         let mut pairs = Pairs::new();
         one(&mut pairs, "limit", limit);
         one(&mut pairs, "cursor", cursor);
         self.get(&["operations"], &pairs)
     }
 
-    pub fn operation(&self, id: &str) -> Call<OperationView> {
+    pub fn operation(&self, id: &str) -> ApiRequest<OperationView> {
         self.get(&["operations", id], &Pairs::new())
     }
 
-    /// What became of each run of the set.
+    /// The items of an operation with their outcomes.
     pub fn operation_items(
         &self,
         id: &str,
         outcomes: &[ItemOutcome],
         limit: Option<u32>,
         cursor: Option<&str>,
-    ) -> Call<OperationItemsPage> {
+    ) -> ApiRequest<OperationItemsPage> {
         let mut pairs = Pairs::new();
         many(&mut pairs, "outcome", outcomes);
         one(&mut pairs, "limit", limit);
@@ -413,7 +413,7 @@ impl Client {
     }
 
     /// Starts, pauses, resumes or cancels it.
-    pub fn steer_operation(&self, id: &str, by: Steer) -> Call<OperationView> {
+    pub fn steer_operation(&self, id: &str, by: Steer) -> ApiRequest<OperationView> {
         self.post_nothing(&["operations", id, by.as_str()])
     }
 }

@@ -1,4 +1,4 @@
-//! What lists and figures can be narrowed by. Every field narrows; several values of one field widen it.
+//! Filters of lists and statistics. Fields combine with AND, several values of one field with OR.
 
 use std::fmt::Display;
 
@@ -39,11 +39,11 @@ pub struct RunsQuery {
     /// The beginning of a run_id, idempotency key or customer, or words of the error's template.
     pub q: Option<String>,
     pub sort: Option<Sort>,
-    /// Runs a page, 50 unless told, at most 500.
+    /// Page size: 50 by default, at most 500.
     pub limit: Option<u32>,
-    /// Where the page before ended.
+    /// Cursor of the previous page.
     pub cursor: Option<String>,
-    /// Also say how many there are.
+    /// Also return the total.
     pub count: bool,
 }
 
@@ -78,11 +78,11 @@ impl RunsQuery {
 pub struct PatternsQuery {
     pub state: Vec<PatternState>,
     pub reason: Vec<Reason>,
-    /// A part of the template, in any case.
+    /// Part of the template, case-insensitive.
     pub q: Option<String>,
     pub sort: Option<PatternSort>,
     pub limit: Option<u32>,
-    /// Where the page before ended.
+    /// Cursor of the previous page.
     pub cursor: Option<String>,
 }
 
@@ -120,7 +120,7 @@ impl StatsQuery {
 /// Which page of each list of a run.
 #[derive(Debug, Clone, Default)]
 pub struct RunPages {
-    /// Of each list: 50 unless told, at most 500.
+    /// Page size of each list: 50 by default, at most 500.
     pub limit: Option<u32>,
     pub attempts_cursor: Option<String>,
     pub steps_cursor: Option<String>,

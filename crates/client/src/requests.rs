@@ -11,7 +11,7 @@ use redrive_core::wire::{ErrorReport, FailureReport, LeasedRun, Mode, StartReque
 
 use crate::client::{Error, Result};
 
-/// A start of `run_id` with nothing else said; set the fields that matter.
+/// A start of `run_id` with default fields; set those that matter.
 pub fn start(run_id: RunId) -> StartRequest {
     StartRequest {
         run_id,
@@ -44,7 +44,7 @@ pub fn start(run_id: RunId) -> StartRequest {
     }
 }
 
-/// A failure of `run_id` with nothing but its message; set the fields that matter.
+/// A failure of `run_id` with only its message; set the fields that matter.
 pub fn failure(run_id: RunId, message: &str) -> FailureReport {
     FailureReport {
         run_id,
@@ -95,7 +95,7 @@ pub(crate) fn error_report(message: &str) -> ErrorReport {
     }
 }
 
-/// Bytes as a `payload_base64` holds them.
+/// Encodes bytes for `payload_base64`.
 ///
 /// ```
 /// let mut start = redrive_client::start("task-42".parse().expect("an id"));
@@ -105,7 +105,7 @@ pub fn encode_payload(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// What a leased run carries, as the bytes that were sent: a JSON payload's token, or what its base64 stands for.
+/// The payload of a leased run as the bytes that were sent: the JSON token, or the decoded base64.
 pub fn payload_of(leased: &LeasedRun) -> Result<Vec<u8>> {
     match (&leased.payload, &leased.payload_base64) {
         (Some(json), _) => Ok(json.get().as_bytes().to_vec()),
@@ -125,7 +125,7 @@ pub(crate) fn call_id() -> Result<CallId> {
     format!("{:016x}{:016x}", random(), random()).parse().map_err(|e| Error::Unusable(format!("a call's id: {e}")))
 }
 
-/// A UUID for a `request_id` or a `start_id`: what is sent again under the same one is known again.
+/// A UUID for a `request_id` or `start_id`, by which the server recognises a repeated call.
 pub fn request_id() -> Result<Uuid> {
     let (high, low) = (random(), random());
     let text = format!(

@@ -1,4 +1,4 @@
-//! What producers and workers report.
+//! Calls of producers and workers.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use redrive_core::wire::{
 };
 use serde::Deserialize;
 
-use crate::client::{Call, Client, Error, Result};
+use crate::client::{ApiRequest, Client, Error, Result};
 
 /// Below the server's limit for one body, with room for a large last line.
 const BATCH_MAX_BYTES: usize = 8 << 20;
-/// How much longer than it asked the server to wait a lease call may take.
+/// Extra time for a lease call beyond its `wait_ms`.
 const WAIT_SLACK: Duration = Duration::from_secs(30);
 
 impl Client {
-    /// Reports one failed attempt; the answer is the verdict, and it is on disk by then. Sending the same report again
-    /// is safe and gets the same answer.
+    /// Reports one failed attempt; the answer is the durable verdict. Sending the same report again is safe and gets the
+    /// same answer.
     ///
     /// ```no_run
     /// # async fn example(client: redrive_client::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -29,14 +29,14 @@ impl Client {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn report(&self, report: &FailureReport) -> Call<FailureAnswer> {
+    pub fn report(&self, report: &FailureReport) -> ApiRequest<FailureAnswer> {
         match self.tenant_for(report.tenant.as_ref()) {
             Some(tenant) => self.post(&["failures"], &FailureReport { tenant: Some(tenant), ..report.clone() }),
             None => self.post(&["failures"], report),
         }
     }
 
-    /// Reports many in few calls. Each is accepted or refused alone; the answers are in the order of the reports.
+    /// Reports many failures in few calls. Each is accepted or refused alone; answers keep the order of the reports.
     pub async fn report_many(&self, reports: &[FailureReport]) -> Result<Vec<Result<FailureAnswer, Problem>>> {
         let mut answers = Vec::with_capacity(reports.len());
         let mut batch = String::new();
@@ -71,48 +71,48 @@ impl Client {
         Ok(answers)
     }
 
-    /// Starts or enqueues a run. [`Client::begin`] does it with heartbeats.
-    pub fn start(&self, start: &StartRequest) -> Call<StartAnswer> {
+    /// Starts or enqueues a run. [`Client::begin`] also sends heartbeats.
+    pub fn start(&self, start: &StartRequest) -> ApiRequest<StartAnswer> {
         match self.tenant_for(start.tenant.as_ref()) {
             Some(tenant) => self.post(&["runs"], &StartRequest { tenant: Some(tenant), ..start.clone() }),
             None => self.post(&["runs"], start),
         }
     }
 
-    pub fn heartbeat(&self, run_id: &RunId, lease: &str) -> Call<HeartbeatAnswer> {
+    pub fn heartbeat(&self, run_id: &RunId, lease: &str) -> ApiRequest<HeartbeatAnswer> {
         let request = HeartbeatRequest { tenant: self.tenant().cloned(), lease: lease.into() };
         self.post(&["runs", run_id.as_str(), "heartbeat"], &request)
     }
 
     /// Renews many leases in one call; each has its own answer, in the order of the request.
-    pub fn heartbeats(&self, request: &HeartbeatsRequest) -> Call<HeartbeatsAnswer> {
+    pub fn heartbeats(&self, request: &HeartbeatsRequest) -> ApiRequest<HeartbeatsAnswer> {
         self.post(&["heartbeats"], request)
     }
 
-    pub fn step(&self, run_id: &RunId, step: &StepRequest) -> Call<StepView> {
+    pub fn step(&self, run_id: &RunId, step: &StepRequest) -> ApiRequest<StepView> {
         let tenant = step.tenant.clone().or_else(|| self.tenant().cloned());
         self.post(&["runs", run_id.as_str(), "steps"], &StepRequest { tenant, ..step.clone() })
     }
 
-    pub fn succeed(&self, run_id: &RunId, success: &SucceedRequest) -> Call<SucceedAnswer> {
+    pub fn succeed(&self, run_id: &RunId, success: &SucceedRequest) -> ApiRequest<SucceedAnswer> {
         let tenant = success.tenant.clone().or_else(|| self.tenant().cloned());
         self.post(&["runs", run_id.as_str(), "succeed"], &SucceedRequest { tenant, ..success.clone() })
     }
 
-    pub fn fail(&self, run_id: &RunId, failed: &FailRequest) -> Call<FailureAnswer> {
+    pub fn fail(&self, run_id: &RunId, failed: &FailRequest) -> ApiRequest<FailureAnswer> {
         let tenant = failed.tenant.clone().or_else(|| self.tenant().cloned());
         self.post(&["runs", run_id.as_str(), "fail"], &FailRequest { tenant, ..failed.clone() })
     }
 
     /// Gives a lease back; no attempt is spent.
-    pub fn release(&self, run_id: &RunId, lease: &str) -> Call<StateAnswer> {
+    pub fn release(&self, run_id: &RunId, lease: &str) -> ApiRequest<StateAnswer> {
         let request = ReleaseRequest { tenant: self.tenant().cloned(), lease: lease.into() };
         self.post(&["runs", run_id.as_str(), "release"], &request)
     }
 
-    /// Leases due runs; [`Client::take`] keeps one of them alive. To ask again for an answer that got lost, name the call:
-    /// with the same `request_id` ([`crate::request_id`] makes one) it gets the same leases while they live.
-    pub fn lease(&self, request: &LeaseRequest) -> Call<LeasesAnswer> {
+    /// Leases due runs; [`Client::take`] keeps one of them alive. A retry with the same `request_id`
+    /// ([`crate::request_id`] makes one) gets the same leases while they live.
+    pub fn lease(&self, request: &LeaseRequest) -> ApiRequest<LeasesAnswer> {
         let wait = Duration::from_millis(request.wait_ms.unwrap_or(0));
         let call = match self.tenant_for(request.tenant.as_ref()) {
             Some(tenant) => self.post(&["leases"], &LeaseRequest { tenant: Some(tenant), ..request.clone() }),
@@ -121,19 +121,19 @@ impl Client {
         call.timeout(wait + WAIT_SLACK)
     }
 
-    /// The client's tenant, where the body names none.
+    /// The client's tenant, if the body names none.
     fn tenant_for(&self, named: Option<&Tenant>) -> Option<Tenant> {
         if named.is_some() { None } else { self.tenant().cloned() }
     }
 }
 
-/// Every line has the status it would have had alone.
+/// Each line has its own status.
 fn answer_line(line: &str) -> Result<Result<FailureAnswer, Problem>, serde_json::Error> {
     #[derive(Deserialize)]
-    struct Status {
+    struct LineStatus {
         status: u16,
     }
-    match serde_json::from_str::<Status>(line)?.status {
+    match serde_json::from_str::<LineStatus>(line)?.status {
         200..=299 => serde_json::from_str(line).map(Ok),
         _ => serde_json::from_str(line).map(Err),
     }

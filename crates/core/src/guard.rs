@@ -24,7 +24,7 @@ pub fn is_unsafe(run: &Run) -> bool {
     run.was_unsafe || hazard(run).is_some()
 }
 
-/// What a move leaves for [`is_unsafe`] to know. Only a replay that was made takes it back.
+/// Updates what [`is_unsafe`] reads after a transition. Only a replay resets it.
 pub(crate) fn remember_hazard(before: &Run, after: &mut Run) {
     let replayed = before.lease().is_some_and(|lease| lease.replay) && after.lease().is_none();
     let given_back = after.is_replay();

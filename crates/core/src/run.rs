@@ -35,9 +35,9 @@ impl StateName {
     }
 }
 
-/// The highest number of an attempt. A run that has reached it is retried and replayed no more.
+/// The highest attempt number. A run that has reached it is neither retried nor replayed.
 pub const ATTEMPT_MAX: u32 = 1_000_000;
-/// The highest revision of a payload. A run that has reached it takes no other fix.
+/// The highest payload revision. A run that has reached it takes no more fixes.
 pub const REVISION_MAX: u32 = 1_000_000;
 
 /// The state of a run; each state owns the data that only it needs.
@@ -211,9 +211,9 @@ pub struct Effects {
     pub done: u32,
 }
 
-/// Memory of earlier failures.
+/// What a run remembers of its earlier failures.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Memory {
+pub struct FailureMemory {
     /// The last failure's fingerprint, if it was not transient, and how many attempts in a row had it.
     pub streak: Option<(u64, u32)>,
     /// Silent failures in a row since the last human replay.
@@ -228,7 +228,7 @@ pub struct Memory {
     pub refused: Option<(u64, u32)>,
 }
 
-impl Memory {
+impl FailureMemory {
     pub fn retries_for(&self, reason: &Reason) -> u32 {
         self.retries.iter().find(|(r, _)| r == reason).map_or(0, |(_, n)| *n)
     }
@@ -310,7 +310,7 @@ pub struct Run {
     /// False when the payload was too large to send: nothing can be leased.
     pub replayable: bool,
     pub effects: Effects,
-    pub memory: Memory,
+    pub memory: FailureMemory,
     /// What the next attempt should do differently.
     pub changes: Vec<Change>,
     /// Where the next attempt goes, where it differs from the last one.
@@ -320,8 +320,8 @@ pub struct Run {
     pub left_queues: LeftQueues,
     /// How often a person has decided about the run.
     pub decisions: u32,
-    /// An attempt has ended with an effect in doubt, or done where the run can't resume, and no replay has been made
-    /// since. That somebody has settled the effect meanwhile does not take it back.
+    /// An attempt ended with an effect in doubt, or done where the run can't resume, and no replay has been made since.
+    /// Reconciling the effect does not reset it.
     pub was_unsafe: bool,
     /// The run's own limits, where the producer gave some.
     pub idle_ms: Option<u64>,
@@ -345,7 +345,7 @@ impl Run {
             resumable: false,
             replayable: true,
             effects: Effects::default(),
-            memory: Memory::default(),
+            memory: FailureMemory::default(),
             changes: Vec::new(),
             target: Target::default(),
             around: Around::default(),

@@ -42,7 +42,7 @@ words! {
         Poison = "poison",
         /// An approval or a deadline passed.
         Expired = "expired",
-        /// Nobody takes it.
+        /// No worker takes it.
         Rejected = "rejected",
         /// A person stopped it.
         Manual = "manual",
@@ -50,7 +50,7 @@ words! {
 }
 
 words! {
-    /// What a person, or the caller, had best do.
+    /// The recommended action for a person or the caller.
     pub enum RecommendedAction {
         RetryWithBackoff = "retry_with_backoff",
         TruncateAndResubmit = "truncate_and_resubmit",

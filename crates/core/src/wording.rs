@@ -28,11 +28,11 @@ pub fn happened(run: &RunDetail) -> Vec<String> {
 /// The recommended action as a sentence fragment.
 pub fn advice(action: RecommendedAction) -> &'static str {
     match action {
-        RecommendedAction::RetryWithBackoff => "replay it; the cause passes by itself",
+        RecommendedAction::RetryWithBackoff => "replay it; the cause is temporary",
         RecommendedAction::TruncateAndResubmit => "make the input smaller, then replay",
-        RecommendedAction::EscalateToTenant => "tell the tenant: only they can mend it",
+        RecommendedAction::EscalateToTenant => "tell the tenant: only they can fix it",
         RecommendedAction::ManualReviewRequired => "look at what was done before anything is repeated",
-        RecommendedAction::FixAndReplay => "mend the cause, then replay",
+        RecommendedAction::FixAndReplay => "fix the cause, then replay",
         RecommendedAction::Reassign => "give it to another agent or queue",
         RecommendedAction::Discard => "discard it; the work is done or no longer wanted",
     }

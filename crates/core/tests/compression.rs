@@ -211,7 +211,7 @@ fn check(history: &History) -> Result<(), TestCaseError> {
     for raw in new.iter().filter(|raw| !known.contains(raw)) {
         prop_assert!(raw.contains("tokens left out") || raw.contains("left out to fit"), "changed: {raw}");
     }
-    // The last words of whoever asks, the last message's own ids, and all around the messages.
+    // The requester's last message, its ids, and everything around the messages.
     let asked = old.iter().rfind(|raw| raw.starts_with(r#"{"role":"user","content":""#)).unwrap();
     prop_assert!(new.contains(asked), "the last ask is gone");
     prop_assert_eq!(new.last().unwrap()[..20].to_owned(), old.last().unwrap()[..20].to_owned());

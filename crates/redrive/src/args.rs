@@ -6,7 +6,7 @@ use redrive_client::Client;
 use redrive_core::ids::Tenant;
 use redrive_core::time::{DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Timestamp};
 
-use crate::failure::Usage;
+use crate::failure::UsageError;
 
 #[derive(Debug, Args)]
 pub(crate) struct Remote {
@@ -15,15 +15,15 @@ pub(crate) struct Remote {
     #[arg(help_heading = "Server", value_name = "URL")]
     url: String,
 
-    /// The key to use; better given in the environment, where other users of the machine can't read it
+    /// The API key; prefer the environment variable, which other users of the machine can't read
     #[arg(long, env = "REDRIVE_KEY", hide_env_values = true, help_heading = "Server", value_name = "KEY")]
     key: Option<String>,
 
-    /// The tenant it is about; needed with a key that spans tenants
+    /// The tenant; required with a key that spans tenants
     #[arg(long, env = "REDRIVE_TENANT", hide_env_values = true, help_heading = "Server", value_name = "TENANT")]
     tenant: Option<Tenant>,
 
-    /// Print the API's JSON as it came
+    /// Print the API's JSON unchanged
     #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
 }
@@ -31,7 +31,7 @@ pub(crate) struct Remote {
 impl Remote {
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
         let key = self.key.as_deref().map(str::trim).filter(|key| !key.is_empty()).ok_or_else(|| {
-            Usage::new(
+            UsageError::new(
                 "no key: set REDRIVE_KEY (or --key); on the server's machine `redrive keys create --role tenant` makes one",
             )
         })?;
@@ -46,13 +46,13 @@ impl Remote {
         &self.url
     }
 
-    /// The tenant named, for commands that are shown to be run next.
+    /// The named tenant, for the suggested next commands.
     pub(crate) fn tenant(&self) -> Option<&Tenant> {
         self.tenant.as_ref()
     }
 }
 
-/// Takes exactly the words of `all`, and lists them in the help.
+/// Accepts exactly the words of `all`, and lists them in the help.
 pub(crate) fn word<T>(all: &'static [T], as_str: fn(T) -> &'static str) -> impl TypedValueParser<Value = T>
 where
     T: Copy + Send + Sync + std::str::FromStr<Err: std::error::Error + Send + Sync + 'static> + 'static,
@@ -75,7 +75,7 @@ impl When {
         }
     }
 
-    /// Where a time to come is asked for, a distance points ahead.
+    /// Reads a distance as a time in the future.
     pub(crate) fn ahead_of(self, now: Timestamp) -> Timestamp {
         match self {
             Self::At(at) => at,

@@ -1,4 +1,4 @@
-//! The command line: which commands there are. What each takes and does is in its own file.
+//! The command line: the list of commands. Each command's arguments and code are in its own file.
 
 use clap::{Parser, Subcommand};
 
@@ -64,7 +64,7 @@ pub(crate) enum Command {
     Preflight(preflight::Args),
     /// Print shell completions
     Completions(generate::CompletionsArgs),
-    /// Print a file that is made from the code
+    /// Print a generated file
     #[command(hide = true)]
     Generate(generate::Args),
 }

@@ -1,9 +1,9 @@
-//! Text of strangers on a terminal: what could move the cursor, change a colour, reorder or hide letters is written
-//! out as its code. Everything else stays as it is.
+//! Untrusted text on a terminal: characters that could move the cursor, change colours, reorder or hide text are escaped.
+//! Everything else stays unchanged.
 
 use std::borrow::Cow;
 
-/// One line: line breaks are written out too.
+/// One line: line breaks are escaped too.
 pub(crate) fn line(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_unsafe) {
         return Cow::Borrowed(text);
@@ -26,7 +26,7 @@ pub(crate) fn lines(text: &str) -> impl Iterator<Item = Cow<'_, str>> {
     text.lines().map(line)
 }
 
-/// JSON, the same to whoever parses it. Outside of strings there is nothing unsafe but white space.
+/// JSON that parses to the same value. Outside of strings only white space can be unsafe.
 pub(crate) fn json(text: &str) -> Cow<'_, str> {
     let is_unsafe = |c: char| is_unsafe(c) && !matches!(c, '\n' | '\r' | '\t');
     if !text.chars().any(is_unsafe) {
@@ -64,7 +64,7 @@ fn is_invisible_or_reorders(c: char) -> bool {
     )
 }
 
-/// A word for a shell, quoted where it needs to be, for commands that are shown to be pasted.
+/// A shell word, quoted if needed, for suggested commands.
 pub(crate) fn shell(word: &str) -> Cow<'_, str> {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"._:@-/".contains(&b);
     if !word.is_empty() && word.bytes().all(plain) {

@@ -1,44 +1,44 @@
-//! How a command ends when it does not end well: 1 refused or failed, 2 wrongly called.
+//! Errors of commands and their exit codes: 1 refused or failed, 2 wrong usage.
 
 use std::process::ExitCode;
 
 use crate::{escape, out};
 
-/// Called in a way that can't work.
+/// Wrong usage of a command.
 #[derive(Debug)]
-pub(crate) struct Usage(String);
+pub(crate) struct UsageError(String);
 
-impl Usage {
+impl UsageError {
     pub(crate) fn new(what: impl Into<String>) -> Self {
         Self(what.into())
     }
 }
 
-impl std::fmt::Display for Usage {
+impl std::fmt::Display for UsageError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Usage {}
+impl std::error::Error for UsageError {}
 
-/// Each thing that went wrong has been told already.
+/// Each error has been printed already.
 #[derive(Debug)]
-pub(crate) struct AlreadyTold;
+pub(crate) struct AlreadyReported;
 
-impl std::fmt::Display for AlreadyTold {
+impl std::fmt::Display for AlreadyReported {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("not everything succeeded")
     }
 }
 
-impl std::error::Error for AlreadyTold {}
+impl std::error::Error for AlreadyReported {}
 
-/// What to do about a refusal, where the command line knows more than the server.
+/// Advice on a refusal, where the command line knows more than the server.
 fn hint(error: &anyhow::Error) -> Option<&'static str> {
     match error.downcast_ref::<redrive_client::Error>()?.code()? {
         "tenant_required" => Some("this key spans tenants: add --tenant NAME"),
-        "unauthorized" => Some("look at REDRIVE_KEY and REDRIVE_URL: a key belongs to one server"),
+        "unauthorized" => Some("check REDRIVE_KEY and REDRIVE_URL: a key belongs to one server"),
         _ => None,
     }
 }
@@ -52,13 +52,13 @@ pub(crate) fn exit_code(result: anyhow::Result<()>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if out::reader_is_gone(&error) => ExitCode::SUCCESS,
-        Err(error) if error.is::<AlreadyTold>() => ExitCode::FAILURE,
+        Err(error) if error.is::<AlreadyReported>() => ExitCode::FAILURE,
         Err(error) => {
             tell(&match hint(&error) {
                 Some(hint) => format!("{error:#}; {hint}"),
                 None => format!("{error:#}"),
             });
-            if error.is::<Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
+            if error.is::<UsageError>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }

@@ -15,20 +15,20 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::cli::{Cli, Command};
-use crate::out::Out;
+use crate::out::Printer;
 
-/// What one thread takes another gives back, a dozen pieces a report: the system's own allocator holds them up for it.
+/// Reports are allocated on one thread and freed on another, which the system allocator serialises.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let mut out = Out::stdout();
+    let mut out = Printer::stdout();
     let result = run(cli.command, &mut out).and_then(|()| Ok(out.flush()?));
     failure::exit_code(result)
 }
 
-fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
+fn run(command: Command, out: &mut Printer) -> anyhow::Result<()> {
     use commands::{
         breakers, classify, demo, doctor, effects, generate, health, keys, operations, patterns, preflight, queues,
         runs, serve, spool, store, tenants,

@@ -1,4 +1,4 @@
-//! Standard output: text, JSON, tables and colour. A reader that has gone away is no error.
+//! Standard output: text, JSON, tables and colour. A closed pipe is no error.
 
 use std::fmt::Display;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -10,17 +10,17 @@ use redrive_core::wire::StepStatus;
 
 use crate::escape;
 
-/// What the other end can show.
+/// What the output supports.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Looks {
-    /// Somebody may be looking: what a terminal would act on has to be written out.
+pub(crate) struct TerminalSupport {
+    /// Output goes to a terminal: control characters must be escaped.
     pub(crate) terminal: bool,
     pub(crate) colour: bool,
     /// How wide a line may be; none for a file or a pipe.
     pub(crate) columns: Option<u16>,
 }
 
-impl Looks {
+impl TerminalSupport {
     fn of_stdout() -> Self {
         let stdout = io::stdout();
         if !stdout.is_terminal() {
@@ -34,7 +34,7 @@ impl Looks {
     }
 }
 
-/// The few styles there are.
+/// Text styles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Style {
     Plain,
@@ -58,27 +58,27 @@ impl Style {
     }
 }
 
-pub(crate) struct Out {
+pub(crate) struct Printer {
     to: Box<dyn Write>,
-    looks: Looks,
+    looks: TerminalSupport,
 }
 
-impl Out {
+impl Printer {
     pub(crate) fn stdout() -> Self {
-        Self { to: Box::new(BufWriter::new(io::stdout().lock())), looks: Looks::of_stdout() }
+        Self { to: Box::new(BufWriter::new(io::stdout().lock())), looks: TerminalSupport::of_stdout() }
     }
 
     #[cfg(test)]
-    pub(crate) fn to(to: impl Write + 'static, looks: Looks) -> Self {
+    pub(crate) fn to(to: impl Write + 'static, looks: TerminalSupport) -> Self {
         Self { to: Box::new(to), looks }
     }
 
-    /// `text` must be escaped already where it is a stranger's.
+    /// Untrusted `text` must be escaped already.
     pub(crate) fn line(&mut self, text: impl Display) -> io::Result<()> {
         writeln!(self.to, "{text}")
     }
 
-    /// The API's JSON as it came; on a terminal the same JSON without a character that a terminal acts on.
+    /// The API's JSON unchanged; on a terminal with control characters escaped.
     pub(crate) fn json(&mut self, text: &str) -> io::Result<()> {
         let text = text.trim_end();
         let text = if self.looks.terminal { escape::json(text) } else { text.into() };
@@ -90,7 +90,7 @@ impl Out {
         self.to.write_all(bytes)
     }
 
-    pub(crate) fn table(&mut self, table: Table) -> io::Result<()> {
+    pub(crate) fn table(&mut self, table: TextTable) -> io::Result<()> {
         self.to.write_all(table.render(self.looks).as_bytes())
     }
 
@@ -98,7 +98,7 @@ impl Out {
         self.looks.paint(style, text)
     }
 
-    /// How wide a terminal is; none where nobody watches.
+    /// The width of the terminal; none for a file or a pipe.
     pub(crate) fn columns(&self) -> Option<usize> {
         self.looks.columns.map(usize::from)
     }
@@ -108,7 +108,7 @@ impl Out {
     }
 }
 
-impl Looks {
+impl TerminalSupport {
     pub(crate) fn paint(self, style: Style, text: &str) -> String {
         if self.colour && style != Style::Plain { format!("{}{text}\x1b[0m", style.code()) } else { text.into() }
     }
@@ -122,7 +122,7 @@ pub(crate) fn reader_is_gone(error: &anyhow::Error) -> bool {
         .any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
 }
 
-pub(crate) struct Table {
+pub(crate) struct TextTable {
     heads: Vec<&'static str>,
     rows: Vec<Vec<String>>,
     /// Of each row: the column that is coloured, and how.
@@ -130,12 +130,12 @@ pub(crate) struct Table {
     right: Vec<usize>,
 }
 
-impl Table {
+impl TextTable {
     pub(crate) fn new<const N: usize>(heads: [&'static str; N]) -> Self {
         Self { heads: heads.to_vec(), rows: Vec::new(), styles: Vec::new(), right: Vec::new() }
     }
 
-    /// Figures stand better at the right.
+    /// Right-aligns columns of figures.
     pub(crate) fn right(mut self, columns: &[usize]) -> Self {
         self.right = columns.to_vec();
         self
@@ -155,7 +155,7 @@ impl Table {
         self.rows.is_empty()
     }
 
-    pub(crate) fn render(self, looks: Looks) -> String {
+    pub(crate) fn render(self, looks: TerminalSupport) -> String {
         let text = self.lay_out(looks);
         let mut lines = text.lines();
         let heads = lines.next().unwrap_or_default();
@@ -168,7 +168,7 @@ impl Table {
         out
     }
 
-    fn lay_out(&self, looks: Looks) -> String {
+    fn lay_out(&self, looks: TerminalSupport) -> String {
         let mut table = comfy_table::Table::new();
         table.load_style(presets::NOTHING).set_truncation_indicator("…");
         match looks.columns {
@@ -190,7 +190,15 @@ impl Table {
         table.to_string()
     }
 
-    fn paint(&self, line: &str, heads: &str, row: &[String], column: usize, style: Style, looks: Looks) -> String {
+    fn paint(
+        &self,
+        line: &str,
+        heads: &str,
+        row: &[String],
+        column: usize,
+        style: Style,
+        looks: TerminalSupport,
+    ) -> String {
         let word = row.get(column).map(String::as_str).unwrap_or_default();
         let head = self.heads.get(column).copied().unwrap_or_default();
         let place = heads.find(head).filter(|at| line.get(*at..*at + word.len()) == Some(word));
@@ -220,7 +228,7 @@ pub(crate) fn step_style(status: StepStatus) -> Style {
     }
 }
 
-/// A dash where there is nothing.
+/// A dash for none.
 pub(crate) fn or_dash(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "-".into(), |value| value.to_string())
 }
@@ -253,7 +261,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// What was written, to look at while an [`Out`] holds the other end.
+    /// What was written, to look at while a [`Printer`] holds the other end.
     #[derive(Clone, Default)]
     pub(crate) struct Shared(Rc<RefCell<Vec<u8>>>);
 
@@ -273,9 +281,9 @@ pub(crate) mod tests {
         }
     }
 
-    pub(crate) fn buffer() -> (Shared, Out) {
+    pub(crate) fn buffer() -> (Shared, Printer) {
         let shared = Shared::default();
-        (shared.clone(), Out::to(shared, Looks::default()))
+        (shared.clone(), Printer::to(shared, TerminalSupport::default()))
     }
 
     #[test]
@@ -283,7 +291,7 @@ pub(crate) mod tests {
         let sent = "{\"a\":\"\u{9b}31m \u{202e}x \u{e0041} é\"}";
         let shown = |terminal| {
             let shared = Shared::default();
-            Out::to(shared.clone(), Looks { terminal, ..Looks::default() }).json(sent).unwrap();
+            Printer::to(shared.clone(), TerminalSupport { terminal, ..TerminalSupport::default() }).json(sent).unwrap();
             shared.text()
         };
         assert_eq!(shown(false), format!("{sent}\n"));
@@ -297,8 +305,8 @@ pub(crate) mod tests {
         assert!(!reader_is_gone(&anyhow::anyhow!("refused")));
     }
 
-    fn sample() -> Table {
-        let mut table = Table::new(["RUN", "STATE", "N", "ERROR"]).right(&[2]);
+    fn sample() -> TextTable {
+        let mut table = TextTable::new(["RUN", "STATE", "N", "ERROR"]).right(&[2]);
         table.row_with(["task-1", "dead", "1", "Invalid key\nsecond line"].map(String::from), 1, Style::Bad);
         table.row_with(["dead", "scheduled", "200", "\x1b[31mred"].map(String::from), 1, Style::Waiting);
         table
@@ -306,7 +314,7 @@ pub(crate) mod tests {
 
     #[test]
     fn into_a_pipe_it_is_aligned_uncut_and_without_colour() {
-        insta::assert_snapshot!(sample().render(Looks::default()), @r"
+        insta::assert_snapshot!(sample().render(TerminalSupport::default()), @r"
     RUN     STATE        N  ERROR
     task-1  dead         1  Invalid key\nsecond line
     dead    scheduled  200  \u{1b}[31mred
@@ -315,14 +323,14 @@ pub(crate) mod tests {
 
     #[test]
     fn table_rows_fit_the_terminal_width() {
-        let text = sample().render(Looks { columns: Some(40), ..Looks::default() });
+        let text = sample().render(TerminalSupport { columns: Some(40), ..TerminalSupport::default() });
         assert_eq!(text.lines().count(), 3, "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 40), "{text}");
     }
 
     #[test]
     fn only_the_named_cell_is_coloured() {
-        let text = sample().render(Looks { colour: true, ..Looks::default() });
+        let text = sample().render(TerminalSupport { colour: true, ..TerminalSupport::default() });
         let last = text.lines().last().unwrap();
         assert!(last.starts_with("dead    \x1b[33mscheduled\x1b[0m"), "{last:?}");
         assert!(!last.contains("\x1b[31mred"), "{last:?}");

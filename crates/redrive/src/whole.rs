@@ -1,5 +1,4 @@
-//! Files that are read whole, and lines of files that are read line by line: each has a limit, so that a device, a pipe
-//! or a file of the wrong kind ends in one clear line instead of in no end.
+//! Bounded reads of files and lines: a device, a pipe or a wrong file gives one clear error instead of an endless read.
 
 use std::fs::File;
 use std::io::{self, BufRead, Read};
@@ -10,10 +9,10 @@ use anyhow::{Context, bail};
 const MIB: usize = 1 << 20;
 /// A configuration, a schema, or a mark of a spool.
 pub(crate) const CONFIG_MAX_BYTES: usize = MIB;
-/// A payload or a patch, and one line of a spool or of what is classified: more than a server takes by default.
+/// A payload, a patch, a spool line or a classify line: more than a server takes by default.
 pub(crate) const PAYLOAD_MAX_BYTES: usize = 64 * MIB;
 
-/// A regular file of at most so many bytes.
+/// Reads a regular file of at most this many bytes.
 pub(crate) fn file(path: &Path, max_bytes: usize) -> anyhow::Result<Vec<u8>> {
     let read = || {
         regular(path)?;
@@ -31,7 +30,7 @@ pub(crate) fn stdin(max_bytes: usize) -> anyhow::Result<Vec<u8>> {
     bounded(io::stdin().lock(), max_bytes).context("standard input")
 }
 
-/// Asked before it is opened: opening a pipe waits for whoever writes to it.
+/// Checked before opening: opening a pipe waits for its writer.
 pub(crate) fn regular(path: &Path) -> anyhow::Result<()> {
     if std::fs::metadata(path)?.is_file() { Ok(()) } else { bail!("not a regular file") }
 }
@@ -45,13 +44,13 @@ fn bounded(source: impl Read, max_bytes: usize) -> anyhow::Result<Vec<u8>> {
 /// What [`line`] has found.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Line {
-    /// So many bytes, its end included if it has one.
+    /// Bytes read, including the line break if there is one.
     Read(usize),
     TooLong,
     End,
 }
 
-/// The next line into `line`, which is emptied first. Of one that is too long no more is read than the limit.
+/// Reads the next line into `line`, which is cleared first; at most `max_bytes` of it.
 pub(crate) fn line(source: &mut impl BufRead, max_bytes: usize, line: &mut Vec<u8>) -> io::Result<Line> {
     line.clear();
     let read = source.take(max_bytes as u64 + 1).read_until(b'\n', line)?;

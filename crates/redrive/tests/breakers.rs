@@ -1,4 +1,4 @@
-//! Breakers from the command line: seen, opened, closed and reset, a tenant's and everybody's.
+//! Breakers from the command line: listed, opened, closed and reset, per tenant and shared.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that can't go on should say where")]
 

@@ -1,4 +1,4 @@
-//! A store in PostgreSQL, from the command line: served by several, visited, refused in one line, copied and checked.
+//! A PostgreSQL store from the command line: several servers, doctor, clear refusals, copy and check.
 
 #![allow(
     clippy::unwrap_used,
@@ -158,7 +158,7 @@ fn is_fine(args: &[&str]) {
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
 }
 
-/// Killed half-way in the middle of a piece, it leaves a store that nobody serves, and goes on when it is told again.
+/// Killed half-way, a copy leaves a store that no server opens, and resumes when run again.
 #[allow(clippy::disallowed_methods, reason = "how long it took is only told")]
 fn killed_then_finished(from: &str, to: &str, runs: usize) -> Value {
     let began = std::time::Instant::now();

@@ -1,4 +1,4 @@
-//! The demo as a newcomer meets it: a link, a page, dead letters, an end without traces.
+//! The demo for a new user: a link, a page, dead letters, and a clean end.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that can't go on should say where")]
 

@@ -1,4 +1,4 @@
-//! What the doctor says of stores that are well, neglected, damaged or missing.
+//! `redrive doctor` on healthy, neglected, damaged and missing stores.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that can't go on should say where")]
 

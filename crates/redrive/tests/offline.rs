@@ -163,7 +163,7 @@ fn preflight_says_whether_a_payload_fits_and_exits_accordingly() {
     assert_eq!((&answer["verdict"], &answer["largest"]["pointer"]), (&"compress".into(), &"/messages/0".into()));
 
     let unknown = text(&ask("any text at all", &["--model", "house-model"]));
-    assert!(unknown.starts_with("warn: ") && unknown.contains("nobody here knows"), "{unknown}");
+    assert!(unknown.starts_with("warn: ") && unknown.contains("are unknown"), "{unknown}");
 
     let config =
         "[[model]]\nname = 'house-model'\ncontext_tokens = 10\n[queue.jobs]\npayload = { messages = '/turns' }\n";
@@ -182,7 +182,7 @@ fn preflight_says_whether_a_payload_fits_and_exits_accordingly() {
 }
 
 #[test]
-fn a_file_of_the_wrong_kind_or_size_is_refused_in_one_line() {
+fn wrong_or_oversized_file_is_refused_in_one_line() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name);
     std::fs::create_dir(at("folder")).unwrap();

@@ -1,4 +1,4 @@
-//! The way of a run by command line and SDK: reported, listed, read, decided.
+//! Runs by command line and SDK: report, list, show, triage.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that can't go on should say where")]
 
@@ -11,7 +11,7 @@ use redrive_client::core::ids::RunId;
 use redrive_client::core::run::StateName;
 use redrive_client::core::time::Timestamp;
 use redrive_client::wire::{FailureReport, LeaseRequest};
-use redrive_client::{Begun, Client, failure, start};
+use redrive_client::{Client, StartOutcome, failure, start};
 use support::{Follower, Server, folder, json, new_key, refusal, text, wait_for};
 
 struct House {
@@ -198,7 +198,7 @@ async fn handle_keeps_its_lease_and_runs_an_effect_once() {
     assert!(dead.code().is_some(), "{dead}");
     let done = house.worker.begin(start(id("done"))).await.unwrap().expect_begun().unwrap();
     done.succeed(&"ok").await.unwrap();
-    assert!(matches!(house.worker.begin(start(id("done"))).await.unwrap(), Begun::Closed(_)));
+    assert!(matches!(house.worker.begin(start(id("done"))).await.unwrap(), StartOutcome::Closed(_)));
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! A server's life as seen from outside: its first start, its keys, its neighbours, its end.
+//! `redrive serve` from outside: first start, keys, a second server, shutdown.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that can't go on should say where")]
 

@@ -1,5 +1,5 @@
-//! The API, asked by strangers: any bytes as body, query, cursor or key. Whatever they are, no answer is a 500, every
-//! answer is JSON, and a problem says its code.
+//! The API under any bytes as body, query, cursor or key: no answer is a 500, every answer is JSON, and a problem has a
+//! code.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -114,7 +114,7 @@ impl Asked {
     }
 
     fn send(&self, path: &str, mut request: Request<Body>) -> Verdict {
-        // What is no URI is refused before any of this by whoever reads HTTP.
+        // The HTTP parser refuses invalid URIs before this.
         let Ok(uri) = path.parse() else { return Ok(0) };
         *request.uri_mut() = uri;
         if !request.headers().contains_key(header::AUTHORIZATION)
@@ -149,7 +149,7 @@ impl Asked {
     }
 }
 
-/// A new app now and then, so that none grows for ever.
+/// A new app now and then keeps its store small.
 fn asking(ask: impl Fn(&Asked, &[u8]) -> Verdict + 'static) -> Ask {
     const FRESH_EVERY: u32 = 20_000;
     let app = RefCell::new((0, None));

@@ -1,10 +1,10 @@
 //! Payloads: where their values lie, patches, changes, schemas, how much they weigh. Whatever is done to well-formed JSON
 //! is well-formed JSON.
 
-use redrive_core::detect::{OutputSchema, Told, observe};
-use redrive_core::json::{Kind, Tape, diff};
+use redrive_core::detect::{OutputSchema, ReportedSuccess, observe};
+use redrive_core::json::{JsonKind, Tape, diff};
 use redrive_core::models::Models;
-use redrive_core::patch::{Operation, apply, differences};
+use redrive_core::patch::{PatchOperation, apply, differences};
 use redrive_core::policy::PayloadShape;
 use redrive_core::preflight::{Asked, check};
 use redrive_core::rewrite::{measure, rewrite};
@@ -86,7 +86,7 @@ fn tape() -> Ask {
             return Ok(1);
         };
         if !is_json(text.trim()) {
-            // What a number or an escape holds is left to whoever reads it.
+            // Numbers and escapes are validated by their readers.
             return Ok(2);
         }
         let mut todo = vec![tape.root()];
@@ -97,10 +97,10 @@ fn tape() -> Ask {
                 return Err(format!("a value that is none: {raw:?}"));
             }
             match tape.kind(at) {
-                Kind::Array => todo.extend(tape.items(at)),
-                Kind::Object => todo.extend(tape.members(at).flat_map(|(name, value)| [name, value])),
-                Kind::String if tape.string(at).is_none() => return Err(format!("no string: {raw}")),
-                Kind::String | Kind::Other => {}
+                JsonKind::Array => todo.extend(tape.items(at)),
+                JsonKind::Object => todo.extend(tape.members(at).flat_map(|(name, value)| [name, value])),
+                JsonKind::String if tape.string(at).is_none() => return Err(format!("no string: {raw}")),
+                JsonKind::String | JsonKind::Other => {}
             }
             kinds |= 1 << (tape.kind(at) as u64);
         }
@@ -117,7 +117,7 @@ fn patch() -> Ask {
         let Ok(text) = std::str::from_utf8(input) else { return Ok(0) };
         let (payload, operations) = halves(text);
         let (Ok(payload), Ok(operations)) =
-            (serde_json::from_str::<&RawValue>(payload), serde_json::from_str::<Vec<Operation>>(operations))
+            (serde_json::from_str::<&RawValue>(payload), serde_json::from_str::<Vec<PatchOperation>>(operations))
         else {
             return Ok(1);
         };
@@ -179,7 +179,8 @@ fn schema() -> Ask {
         let Ok(source) = serde_json::from_str(schema) else { return Ok(1) };
         match OutputSchema::new(source) {
             Ok(schema) => {
-                let told_of = Told { output: Some(output), schema: Some(&schema), ..Told::default() };
+                let told_of =
+                    ReportedSuccess { output: Some(output), schema: Some(&schema), ..ReportedSuccess::default() };
                 let breach = observe(&told_of).breach.map(|breach| breach.chars().take(20).collect::<String>());
                 Ok(told(("schema", breach)))
             }

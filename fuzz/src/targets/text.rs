@@ -1,8 +1,8 @@
 //! Text: the classifier, user rules, what an output shows, and what is read back from callers: ids, times, lease tokens.
 
-use redrive_core::classify::user_rules::{RunFields, UserRule, compile};
+use redrive_core::classify::user_rules::{RunFacts, UserRule, compile};
 use redrive_core::classify::{Evidence, classify, explain};
-use redrive_core::detect::{Told, observe};
+use redrive_core::detect::{ReportedSuccess, observe};
 use redrive_core::ids::{IdempotencyKey, QueueName, RunId, StepKey, Tenant};
 use redrive_core::pattern::{fingerprint, why_grouped};
 use redrive_core::reason::Reason;
@@ -101,8 +101,7 @@ fn rules() -> Ask {
         let Ok(rules) = serde_json::from_str::<Vec<UserRule>>(rules) else { return Ok(1) };
         match compile(rules) {
             Ok(rules) => {
-                let fields =
-                    RunFields { tenant: "acme", queue: "default", agent: Some(message), ..RunFields::default() };
+                let fields = RunFacts { tenant: "acme", queue: "default", agent: Some(message), ..RunFacts::default() };
                 let hit = rules.first_match(&Evidence::of(message), &fields, Some(message));
                 Ok(told(("rules", hit.is_some())))
             }
@@ -115,8 +114,16 @@ fn observed() -> Ask {
     Box::new(|input| {
         let Ok(text) = std::str::from_utf8(input) else { return Ok(0) };
         let (output, finish) = halves(text);
-        let seen = observe(&Told { output: Some(output), finish_reason: Some(finish), ..Told::default() });
-        let again = observe(&Told { output: Some(output), finish_reason: Some(finish), ..Told::default() });
+        let seen = observe(&ReportedSuccess {
+            output: Some(output),
+            finish_reason: Some(finish),
+            ..ReportedSuccess::default()
+        });
+        let again = observe(&ReportedSuccess {
+            output: Some(output),
+            finish_reason: Some(finish),
+            ..ReportedSuccess::default()
+        });
         if seen != again {
             return Err("the same was seen twice, and differently".into());
         }

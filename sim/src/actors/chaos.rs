@@ -34,7 +34,7 @@ fn one_dies(world: &World) {
     }
 }
 
-/// Nobody does anything for longer than a lease, and then all go on as if nothing had been.
+/// A freeze: everything stops for longer than a lease, then continues.
 fn freeze(world: &Rc<World>) {
     let last_seen = world.now();
     let frozen = 5_000 + world.chance.below(120_000);
@@ -67,7 +67,7 @@ fn set_the_clock(world: &Rc<World>) {
     spends_no_attempt(world, last_seen);
 }
 
-/// Nobody stamps, nobody answers. What was on its way is cut off wherever it was.
+/// All replicas are down: no stamps, no answers, and calls in flight are cut off.
 async fn all_die(world: &Rc<World>) {
     world.say("all die");
     world.replicas.borrow_mut().clear();

@@ -1,4 +1,4 @@
-//! Whoever has work: starts it, enqueues it, or reports that it failed elsewhere; and says so again when nobody answers.
+//! Producers: they start and enqueue runs, report failures, and resend when no answer comes.
 
 use std::rc::Rc;
 
@@ -156,7 +156,7 @@ async fn enqueue(world: &Rc<World>, actor: &str, key: &Key) {
     }
     let heard = insist(world, actor, &call(key, "/v1/runs", fields)).await;
     if heard.is_ok() && !heard.json()["lease"].is_null() {
-        world.broken("L1", format_args!("{key:?}: whoever enqueues owns nothing, and was given {}", heard.json()));
+        world.broken("L1", format_args!("{key:?}: enqueuing gives no lease, but returned {}", heard.json()));
     }
 }
 

@@ -67,7 +67,7 @@ pub struct Session {
     pub id: u64,
 }
 
-/// How a step went, for whoever is at it.
+/// How a step went for its worker.
 #[derive(PartialEq, Eq)]
 enum Went {
     Well,

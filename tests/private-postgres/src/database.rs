@@ -1,4 +1,4 @@
-//! A database for one test: made empty, gone with it.
+//! An empty database for one test, dropped with it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -59,7 +59,7 @@ pub fn sql(url: &str, sql: &str) -> Result<String, String> {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        // Whoever is still connected belongs to the test that is over.
+        // Remaining connections belong to the finished test.
         let Ok(mut dropped) = client_program("dropdb") else { return };
         let _ = run(dropped
             .args(["--force", "--if-exists"])

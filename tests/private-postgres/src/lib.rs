@@ -1,5 +1,5 @@
-//! A PostgreSQL of the tests' own. It runs on a free port in a throw-away folder, never touches one that is there
-//! already, and is gone when whoever started it is, however that ended.
+//! A private PostgreSQL for tests. It runs on a free port in a temporary folder, never touches an existing server, and
+//! stops with the process that started it.
 //!
 //! `cargo xtask test` starts one for all suites and names it in [`ADMIN_URL`]; a suite that is run by hand finds nothing
 //! there and starts its own. A server that can't be started is an error: nothing is skipped.

@@ -44,7 +44,7 @@ impl Server {
         hand_over(&folder)?;
         let mut made = server_program("initdb")?;
         made.arg("--pgdata").arg(folder.join("data"));
-        // Nobody but this machine's users reaches it, and it holds nothing of anybody's.
+        // Only local users can reach it, and it holds only test data.
         made.args(["--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"]);
         run(made.current_dir(&folder))?;
         let keeper = keeper(&folder).map_err(|e| e.to_string())?;
@@ -171,7 +171,7 @@ fn program_folder() -> Result<PathBuf, String> {
     on_path.ok_or_else(|| format!("no PostgreSQL in {VERSIONS} nor on the path: apt-get install postgresql"))
 }
 
-/// One of the programs, as whoever we are: those that speak to a server.
+/// A client program, run as the current user.
 pub(crate) fn client_program(name: &str) -> Result<Command, String> {
     Ok(Command::new(program_folder()?.join(name)))
 }
@@ -187,7 +187,7 @@ pub(crate) fn server_program(name: &str) -> Result<Command, String> {
     Ok(command)
 }
 
-/// Gives a folder or a file to whoever runs the server.
+/// Gives a folder or a file to the server's user.
 pub(crate) fn hand_over(path: &Path) -> Result<(), String> {
     if !is_root()? {
         return Ok(());

@@ -1,6 +1,6 @@
 //! `cargo xtask mutants`: changes the code that holds the promises, one small fault at a time, and counts the faults that
 //! the suites catch. cargo-mutants names the faults; here all of them go into one build, each behind a switch, because a
-//! build takes a minute and the tests that reach a fault a second. By hand, not in CI.
+//! build takes a minute and the tests that reach a fault take a second. Run by hand, not in CI.
 
 mod run;
 mod switch;

@@ -1,29 +1,29 @@
-//! What a breaker watches, and what it is called.
+//! The key of a breaker: what it watches, and its name.
 
 use crate::hash::Fnv;
 use crate::ids::Tenant;
 use crate::text::Label;
 
-/// What `held_by` begins with where a breaker holds a run.
+/// Prefix of `held_by` where a breaker holds a run.
 pub const PREFIX: &str = "breaker:";
-/// Names of strangers may be long; a breaker's stays readable, and unlike any other.
+/// Longest part of a breaker's name. A longer part is cut and gets a hash, so that names stay distinct.
 const NAME_MAX_BYTES: usize = 160;
-/// Stands for every name that has no breaker of its own.
+/// Placeholder for every name without a breaker of its own.
 const OTHER: &str = "(other)";
 /// A tenant has at most this many breakers that have counted failures; what fails under further names shares one.
 pub const BREAKERS_PER_TENANT_MAX: usize = 64;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Scope {
-    /// All that one tenant does.
+    /// Everything that one tenant does.
     Tenant { tenant: Tenant },
-    /// What one tenant asks of a provider's model.
+    /// One tenant's requests to a provider's model.
     Model { tenant: Tenant, provider: Label, model: Label },
-    /// What everybody asks of a provider's model.
+    /// Requests of all tenants to a provider's model.
     Everywhere { provider: Label, model: Label },
 }
 
-/// A breaker is one environment's: a broken staging holds nothing in production.
+/// Breakers are per environment: a broken staging holds nothing in production.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
     pub environment: Label,
@@ -31,7 +31,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// Its name: what `held_by` says, and no two breakers share.
+    /// Its unique name, as in `held_by`.
     pub fn name(&self) -> Label {
         let environment = &self.environment;
         let (kind, rest) = match &self.scope {
@@ -56,7 +56,7 @@ impl Key {
         Label::from(name.as_str())
     }
 
-    /// The breaker that a tenant's names beyond [`BREAKERS_PER_TENANT_MAX`] share; none where it is everybody's.
+    /// The breaker that a tenant's names beyond [`BREAKERS_PER_TENANT_MAX`] share; none if it is shared by all tenants.
     #[must_use]
     pub fn other(&self) -> Option<Self> {
         let other = || Label::from(OTHER);
@@ -68,7 +68,7 @@ impl Key {
         Some(Self { environment: other(), scope })
     }
 
-    /// The tenant whose breaker it is; none where it is everybody's.
+    /// The tenant whose breaker it is; none if it is shared by all tenants.
     pub fn tenant(&self) -> Option<&Tenant> {
         match &self.scope {
             Scope::Tenant { tenant } | Scope::Model { tenant, .. } => Some(tenant),
@@ -76,7 +76,7 @@ impl Key {
         }
     }
 
-    /// Whether it watches a model: another model then is not its concern.
+    /// Whether it watches one model only.
     pub fn is_of_a_model(&self) -> bool {
         match &self.scope {
             Scope::Tenant { .. } => false,

@@ -19,7 +19,7 @@ pub use key::{BREAKERS_PER_TENANT_MAX, Key, PREFIX, Scope};
 
 words! {
     /// The three states of a breaker, by name.
-    pub enum StateName {
+    pub enum BreakerStateName {
         Closed = "closed",
         Open = "open",
         HalfOpen = "half_open",
@@ -41,12 +41,12 @@ pub struct ByHand {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub enum State {
+pub enum BreakerState {
     Closed {
         window: Window,
     },
     Open {
-        /// Until somebody closes it, where there is no time.
+        /// None: until somebody closes it.
         until: Option<Timestamp>,
         /// Openings in a row without a success between them.
         tries: u32,
@@ -62,7 +62,7 @@ pub enum State {
 /// generation, and numbers are never reused.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Breaker {
-    pub state: State,
+    pub state: BreakerState,
     pub generation: u64,
     /// When it entered its state.
     pub since: Timestamp,
@@ -71,7 +71,7 @@ pub struct Breaker {
 /// Who wants to begin an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asker {
-    /// Automation, or a worker that takes what is due.
+    /// Automation, or a worker that leases due runs.
     Retry,
     /// A person asked for this attempt.
     Replay,
@@ -86,43 +86,43 @@ pub enum Admission {
 }
 
 impl Breaker {
-    /// One that has seen nothing yet.
+    /// A closed breaker with an empty window.
     pub fn new(generation: u64, now: Timestamp) -> Self {
-        Self { state: State::Closed { window: Window::default() }, generation, since: now }
+        Self { state: BreakerState::Closed { window: Window::default() }, generation, since: now }
     }
 
-    pub fn name(&self) -> StateName {
+    pub fn name(&self) -> BreakerStateName {
         match self.state {
-            State::Closed { .. } => StateName::Closed,
-            State::Open { .. } => StateName::Open,
-            State::HalfOpen { .. } => StateName::HalfOpen,
+            BreakerState::Closed { .. } => BreakerStateName::Closed,
+            BreakerState::Open { .. } => BreakerStateName::Open,
+            BreakerState::HalfOpen { .. } => BreakerStateName::HalfOpen,
         }
     }
 
     pub fn is_closed(&self) -> bool {
-        self.name() == StateName::Closed
+        self.name() == BreakerStateName::Closed
     }
 
-    /// Whether it is open and its time is over.
+    /// Whether it is open and its time has passed.
     pub fn is_up(&self, now: Timestamp) -> bool {
         match &self.state {
-            State::Open { until, .. } => until.is_some_and(|until| until <= now),
-            State::Closed { .. } | State::HalfOpen { .. } => false,
+            BreakerState::Open { until, .. } => until.is_some_and(|until| until <= now),
+            BreakerState::Closed { .. } | BreakerState::HalfOpen { .. } => false,
         }
     }
 
     pub fn is_by_hand(&self) -> bool {
         match &self.state {
-            State::Open { by_hand, .. } => by_hand.is_some(),
-            State::Closed { .. } | State::HalfOpen { .. } => false,
+            BreakerState::Open { by_hand, .. } => by_hand.is_some(),
+            BreakerState::Closed { .. } | BreakerState::HalfOpen { .. } => false,
         }
     }
 
     /// Whether it holds nothing worth storing.
     pub fn is_blank(&self) -> bool {
         match &self.state {
-            State::Closed { window } => !window.has_failures(),
-            State::Open { .. } | State::HalfOpen { .. } => false,
+            BreakerState::Closed { window } => !window.has_failures(),
+            BreakerState::Open { .. } | BreakerState::HalfOpen { .. } => false,
         }
     }
 
@@ -130,32 +130,34 @@ impl Breaker {
     #[must_use]
     pub fn forgotten(&self, now: Timestamp) -> Option<Self> {
         match &self.state {
-            State::Closed { window } if window.figures(now).1 == 0 => {
-                Some(Self { state: State::Closed { window: Window::default() }, ..self.clone() })
+            BreakerState::Closed { window } if window.figures(now).1 == 0 => {
+                Some(Self { state: BreakerState::Closed { window: Window::default() }, ..self.clone() })
             }
-            State::Closed { .. } | State::Open { .. } | State::HalfOpen { .. } => None,
+            BreakerState::Closed { .. } | BreakerState::Open { .. } | BreakerState::HalfOpen { .. } => None,
         }
     }
 
     pub fn admits(&self, asker: Asker) -> Admission {
         match (&self.state, asker) {
-            (State::Closed { .. }, _) => Admission::Pass,
+            (BreakerState::Closed { .. }, _) => Admission::Pass,
             // Opened by hand, it holds replays by other people too.
-            (State::Open { by_hand: Some(_), .. }, _) => Admission::Hold,
-            (State::HalfOpen { probe: None, .. }, _) => Admission::Probe,
-            (State::Open { by_hand: None, .. } | State::HalfOpen { probe: Some(_), .. }, Asker::Replay) => {
-                Admission::Pass
-            }
-            (State::Open { by_hand: None, .. } | State::HalfOpen { probe: Some(_), .. }, Asker::Retry) => {
-                Admission::Hold
-            }
+            (BreakerState::Open { by_hand: Some(_), .. }, _) => Admission::Hold,
+            (BreakerState::HalfOpen { probe: None, .. }, _) => Admission::Probe,
+            (
+                BreakerState::Open { by_hand: None, .. } | BreakerState::HalfOpen { probe: Some(_), .. },
+                Asker::Replay,
+            ) => Admission::Pass,
+            (
+                BreakerState::Open { by_hand: None, .. } | BreakerState::HalfOpen { probe: Some(_), .. },
+                Asker::Retry,
+            ) => Admission::Hold,
         }
     }
 }
 
 /// What can happen to a breaker.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Event {
+pub enum BreakerEvent {
     /// An attempt that began here ended. `voter`: the tenant's number; `generation`: when it began.
     Ended {
         attempt: Probe,
@@ -179,7 +181,7 @@ pub enum Event {
 
 /// Context of a transition.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Turn<'a> {
+pub struct BreakerContext<'a> {
     pub settings: &'a BreakerSettings,
     /// Shared by all tenants: no tenant opens it alone.
     pub shared: bool,
@@ -190,31 +192,31 @@ pub struct Turn<'a> {
     pub next: u64,
 }
 
-pub fn apply(breaker: &Breaker, event: &Event, turn: Turn<'_>) -> Breaker {
+pub fn apply(breaker: &Breaker, event: &BreakerEvent, turn: BreakerContext<'_>) -> Breaker {
     match event {
-        Event::Ended { attempt, voter, counts, generation } => {
+        BreakerEvent::Ended { attempt, voter, counts, generation } => {
             ended(breaker, *attempt, *voter, *counts, *generation, turn)
         }
-        Event::ProbeGranted(granted) => probe_granted(breaker, *granted),
-        Event::ProbeLost(lost) => probe_lost(breaker, *lost),
-        Event::Tick => tick(breaker, turn),
-        Event::OpenedByHand { by, until } => {
-            in_state(State::Open { until: *until, tries: 0, by_hand: Some(by.clone()) }, turn)
+        BreakerEvent::ProbeGranted(granted) => probe_granted(breaker, *granted),
+        BreakerEvent::ProbeLost(lost) => probe_lost(breaker, *lost),
+        BreakerEvent::Tick => tick(breaker, turn),
+        BreakerEvent::OpenedByHand { by, until } => {
+            in_state(BreakerState::Open { until: *until, tries: 0, by_hand: Some(by.clone()) }, turn)
         }
-        Event::Reset => closed(turn),
+        BreakerEvent::Reset => closed(turn),
     }
 }
 
-fn in_state(state: State, turn: Turn<'_>) -> Breaker {
+fn in_state(state: BreakerState, turn: BreakerContext<'_>) -> Breaker {
     Breaker { state, generation: turn.next, since: turn.now }
 }
 
-fn closed(turn: Turn<'_>) -> Breaker {
-    in_state(State::Closed { window: Window::default() }, turn)
+fn closed(turn: BreakerContext<'_>) -> Breaker {
+    in_state(BreakerState::Closed { window: Window::default() }, turn)
 }
 
 /// Doubles with each opening in a row, ± 10 %, so that breakers do not probe in one instant.
-fn opened(tries: u32, turn: Turn<'_>) -> Breaker {
+fn opened(tries: u32, turn: BreakerContext<'_>) -> Breaker {
     let settings = turn.settings;
     let doubled = settings.open_ms.saturating_mul(1 << (tries.saturating_sub(1)).min(20)).min(settings.open_max_ms);
     let spread = doubled / 10;
@@ -226,62 +228,71 @@ fn opened(tries: u32, turn: Turn<'_>) -> Breaker {
     )]
     let more = (spread as f64 * 2.0 * turn.jitter.clamp(0.0, 1.0)) as u64;
     let until = turn.now.plus_ms(doubled - spread + more);
-    in_state(State::Open { until: Some(until), tries, by_hand: None }, turn)
+    in_state(BreakerState::Open { until: Some(until), tries, by_hand: None }, turn)
 }
 
-fn ended(breaker: &Breaker, attempt: Probe, voter: i64, counts: Counts, generation: u64, turn: Turn<'_>) -> Breaker {
+fn ended(
+    breaker: &Breaker,
+    attempt: Probe,
+    voter: i64,
+    counts: Counts,
+    generation: u64,
+    turn: BreakerContext<'_>,
+) -> Breaker {
     match (&breaker.state, counts) {
         // The attempt began in an older generation: its result is stale.
-        (State::Closed { .. }, _) if generation < breaker.generation => breaker.clone(),
-        (State::Closed { .. }, Counts::Nothing) => breaker.clone(),
-        (State::Closed { window }, Counts::Failure | Counts::Success) => {
+        (BreakerState::Closed { .. }, _) if generation < breaker.generation => breaker.clone(),
+        (BreakerState::Closed { .. }, Counts::Nothing) => breaker.clone(),
+        (BreakerState::Closed { window }, Counts::Failure | Counts::Success) => {
             let mut window = window.clone();
             window.add(voter, counts == Counts::Failure, turn.settings, turn.now);
             if window.trips(turn.shared, turn.settings) {
                 return opened(1, turn);
             }
-            Breaker { state: State::Closed { window }, ..breaker.clone() }
+            Breaker { state: BreakerState::Closed { window }, ..breaker.clone() }
         }
-        (State::HalfOpen { probe: Some(probe), tries }, _) if *probe == attempt => match counts {
+        (BreakerState::HalfOpen { probe: Some(probe), tries }, _) if *probe == attempt => match counts {
             Counts::Success => closed(turn),
             Counts::Failure => opened(tries.saturating_add(1), turn),
             Counts::Nothing => probe_lost(breaker, attempt),
         },
-        (State::Open { .. } | State::HalfOpen { .. }, _) => breaker.clone(),
+        (BreakerState::Open { .. } | BreakerState::HalfOpen { .. }, _) => breaker.clone(),
     }
 }
 
 fn probe_granted(breaker: &Breaker, granted: Probe) -> Breaker {
     match &breaker.state {
-        State::HalfOpen { probe: None, tries } => {
-            Breaker { state: State::HalfOpen { probe: Some(granted), tries: *tries }, ..breaker.clone() }
+        BreakerState::HalfOpen { probe: None, tries } => {
+            Breaker { state: BreakerState::HalfOpen { probe: Some(granted), tries: *tries }, ..breaker.clone() }
         }
-        State::HalfOpen { probe: Some(_), .. } | State::Closed { .. } | State::Open { .. } => breaker.clone(),
+        BreakerState::HalfOpen { probe: Some(_), .. } | BreakerState::Closed { .. } | BreakerState::Open { .. } => {
+            breaker.clone()
+        }
     }
 }
 
 fn probe_lost(breaker: &Breaker, lost: Probe) -> Breaker {
     match &breaker.state {
-        State::HalfOpen { probe: Some(probe), tries } if *probe == lost => {
-            Breaker { state: State::HalfOpen { probe: None, tries: *tries }, ..breaker.clone() }
+        BreakerState::HalfOpen { probe: Some(probe), tries } if *probe == lost => {
+            Breaker { state: BreakerState::HalfOpen { probe: None, tries: *tries }, ..breaker.clone() }
         }
-        State::HalfOpen { .. } | State::Closed { .. } | State::Open { .. } => breaker.clone(),
+        BreakerState::HalfOpen { .. } | BreakerState::Closed { .. } | BreakerState::Open { .. } => breaker.clone(),
     }
 }
 
-fn tick(breaker: &Breaker, turn: Turn<'_>) -> Breaker {
+fn tick(breaker: &Breaker, turn: BreakerContext<'_>) -> Breaker {
     match &breaker.state {
-        State::Closed { window } => {
+        BreakerState::Closed { window } => {
             let mut window = window.clone();
             window.roll(turn.settings, turn.now);
-            Breaker { state: State::Closed { window }, ..breaker.clone() }
+            Breaker { state: BreakerState::Closed { window }, ..breaker.clone() }
         }
-        State::Open { until: Some(until), tries, by_hand } if *until <= turn.now => match by_hand {
+        BreakerState::Open { until: Some(until), tries, by_hand } if *until <= turn.now => match by_hand {
             // Opened by hand, nothing was broken.
             Some(_) => closed(turn),
-            None => in_state(State::HalfOpen { probe: None, tries: *tries }, turn),
+            None => in_state(BreakerState::HalfOpen { probe: None, tries: *tries }, turn),
         },
-        State::Open { .. } | State::HalfOpen { .. } => breaker.clone(),
+        BreakerState::Open { .. } | BreakerState::HalfOpen { .. } => breaker.clone(),
     }
 }
 
@@ -291,7 +302,7 @@ pub enum Counts {
     Failure,
     /// What the breaker watches worked, whatever else went wrong.
     Success,
-    /// It says nothing about it.
+    /// The result does not count.
     Nothing,
 }
 

@@ -1,7 +1,8 @@
 use proptest::prelude::*;
 
 use super::{
-    Admission, Asker, Breaker, ByHand, Counts, Event, Key, Probe, Scope, State, StateName, Turn, apply, counts,
+    Admission, Asker, Breaker, BreakerContext, BreakerEvent, BreakerState, BreakerStateName, ByHand, Counts, Key,
+    Probe, Scope, apply, counts,
 };
 use crate::policy::BreakerSettings;
 use crate::reason::Reason;
@@ -36,8 +37,14 @@ impl Watched {
         Self { now: self.now.plus_ms(ms), ..self }
     }
 
-    fn give(&mut self, event: &Event) {
-        let turn = Turn { settings: &SETTINGS, shared: self.shared, now: self.now, jitter: 0.5, next: self.last + 1 };
+    fn give(&mut self, event: &BreakerEvent) {
+        let turn = BreakerContext {
+            settings: &SETTINGS,
+            shared: self.shared,
+            now: self.now,
+            jitter: 0.5,
+            next: self.last + 1,
+        };
         let after = apply(&self.breaker, event, turn);
         if after.generation != self.breaker.generation {
             self.last += 1;
@@ -47,27 +54,27 @@ impl Watched {
 
     fn ended(&mut self, voter: i64, counts: Counts) {
         let (attempt, generation) = (Probe { run: 1, epoch: 1 }, self.last);
-        self.give(&Event::Ended { attempt, voter, counts, generation });
+        self.give(&BreakerEvent::Ended { attempt, voter, counts, generation });
     }
 
     fn opened(shared: bool) -> Self {
         let mut watched = Self::new(shared);
         (0..4).for_each(|n| watched.ended(n % 2, Counts::Failure));
-        assert_eq!(watched.breaker.name(), StateName::Open);
+        assert_eq!(watched.breaker.name(), BreakerStateName::Open);
         watched
     }
 
     fn half_open() -> Self {
         let mut watched = Self::opened(false).at(1_000);
-        watched.give(&Event::Tick);
-        assert_eq!(watched.breaker.name(), StateName::HalfOpen);
+        watched.give(&BreakerEvent::Tick);
+        assert_eq!(watched.breaker.name(), BreakerStateName::HalfOpen);
         watched
     }
 
     fn until(&self) -> Option<Timestamp> {
         match &self.breaker.state {
-            State::Open { until, .. } => *until,
-            State::Closed { .. } | State::HalfOpen { .. } => None,
+            BreakerState::Open { until, .. } => *until,
+            BreakerState::Closed { .. } | BreakerState::HalfOpen { .. } => None,
         }
     }
 }
@@ -82,7 +89,7 @@ fn a_breaker_opens_at_its_failure_share_and_minimum() {
     (0..6).for_each(|_| mostly_fine.ended(1, Counts::Failure));
     assert!(mostly_fine.breaker.is_closed());
     mostly_fine.ended(1, Counts::Failure);
-    assert_eq!(mostly_fine.breaker.name(), StateName::Open);
+    assert_eq!(mostly_fine.breaker.name(), BreakerStateName::Open);
 }
 
 #[test]
@@ -102,7 +109,7 @@ fn shared_breakers_need_two_failing_tenants() {
     alone.ended(2, Counts::Failure);
     assert!(alone.breaker.is_closed(), "one counts for no more than half of the minimum");
     alone.ended(2, Counts::Failure);
-    assert_eq!(alone.breaker.name(), StateName::Open);
+    assert_eq!(alone.breaker.name(), BreakerStateName::Open);
 }
 
 #[test]
@@ -116,13 +123,13 @@ fn successes_of_others_keep_a_shared_breaker_closed() {
 #[test]
 fn results_of_older_generations_are_ignored() {
     let mut watched = Watched::half_open();
-    let late = |counts| Event::Ended { attempt: Probe { run: 9, epoch: 1 }, voter: 1, counts, generation: 0 };
+    let late = |counts| BreakerEvent::Ended { attempt: Probe { run: 9, epoch: 1 }, voter: 1, counts, generation: 0 };
     for counts in [Counts::Success, Counts::Failure, Counts::Nothing] {
         let before = watched.breaker.clone();
         watched.give(&late(counts));
         assert_eq!(watched.breaker, before);
     }
-    watched.give(&Event::Reset);
+    watched.give(&BreakerEvent::Reset);
     let before = watched.breaker.clone();
     (0..10).for_each(|_| watched.give(&late(Counts::Failure)));
     assert_eq!(watched.breaker, before);
@@ -133,17 +140,17 @@ fn each_failed_probe_doubles_the_wait_up_to_its_cap() {
     let mut watched = Watched::half_open();
     for wait in [2_000, 4_000, 4_000] {
         let probe = Probe { run: 5, epoch: watched.last };
-        watched.give(&Event::ProbeGranted(probe));
+        watched.give(&BreakerEvent::ProbeGranted(probe));
         let generation = watched.last;
-        watched.give(&Event::Ended { attempt: probe, voter: 1, counts: Counts::Failure, generation });
+        watched.give(&BreakerEvent::Ended { attempt: probe, voter: 1, counts: Counts::Failure, generation });
         assert_eq!(watched.until().map(|until| until.since(watched.now)), Some(wait));
         watched = watched.at(wait);
-        watched.give(&Event::Tick);
+        watched.give(&BreakerEvent::Tick);
     }
     let probe = Probe { run: 6, epoch: 1 };
-    watched.give(&Event::ProbeGranted(probe));
+    watched.give(&BreakerEvent::ProbeGranted(probe));
     let generation = watched.last;
-    watched.give(&Event::Ended { attempt: probe, voter: 1, counts: Counts::Success, generation });
+    watched.give(&BreakerEvent::Ended { attempt: probe, voter: 1, counts: Counts::Success, generation });
     assert!(watched.breaker.is_closed() && watched.breaker.is_blank());
 }
 
@@ -151,11 +158,11 @@ fn each_failed_probe_doubles_the_wait_up_to_its_cap() {
 fn lost_probes_free_the_slot() {
     let mut watched = Watched::half_open();
     let probe = Probe { run: 5, epoch: 1 };
-    watched.give(&Event::ProbeGranted(probe));
+    watched.give(&BreakerEvent::ProbeGranted(probe));
     assert_eq!(watched.breaker.admits(Asker::Retry), Admission::Hold);
-    watched.give(&Event::ProbeLost(Probe { epoch: 2, ..probe }));
+    watched.give(&BreakerEvent::ProbeLost(Probe { epoch: 2, ..probe }));
     assert_eq!(watched.breaker.admits(Asker::Retry), Admission::Hold, "that was another attempt");
-    watched.give(&Event::ProbeLost(probe));
+    watched.give(&BreakerEvent::ProbeLost(probe));
     assert_eq!(watched.breaker.admits(Asker::Retry), Admission::Probe);
 }
 
@@ -168,12 +175,12 @@ fn manual_opening_holds_replays_and_ends_closed() {
     );
     let by = ByHand { actor: "key:ops".into(), reason: None };
     let until = Some(watched.now.plus_ms(5_000));
-    watched.give(&Event::OpenedByHand { by, until });
+    watched.give(&BreakerEvent::OpenedByHand { by, until });
     assert_eq!(watched.breaker.admits(Asker::Replay), Admission::Hold);
-    watched.give(&Event::Tick);
+    watched.give(&BreakerEvent::Tick);
     assert!(watched.breaker.is_by_hand());
     let mut watched = watched.at(5_000);
-    watched.give(&Event::Tick);
+    watched.give(&BreakerEvent::Tick);
     assert!(watched.breaker.is_closed());
 }
 
@@ -206,7 +213,7 @@ fn breaker_names_are_unique() {
 #[test]
 fn windows_count_recent_attempts() {
     let figures = |watched: &Watched| match &watched.breaker.state {
-        State::Closed { window } => window.figures(watched.now),
+        BreakerState::Closed { window } => window.figures(watched.now),
         other => panic!("{other:?}"),
     };
     let mut watched = Watched::new(false);
@@ -239,9 +246,9 @@ fn changing_the_window_resets_it() {
     let mut watched = Watched::new(false);
     (0..3).for_each(|_| watched.ended(1, Counts::Failure));
     let settings = BreakerSettings { window_ms: 20_000, ..SETTINGS };
-    let turn = Turn { settings: &settings, shared: false, now: watched.now, jitter: 0.5, next: 1 };
-    assert!(apply(&watched.breaker, &Event::Tick, turn).is_blank());
-    watched.give(&Event::Tick);
+    let turn = BreakerContext { settings: &settings, shared: false, now: watched.now, jitter: 0.5, next: 1 };
+    assert!(apply(&watched.breaker, &BreakerEvent::Tick, turn).is_blank());
+    watched.give(&BreakerEvent::Tick);
     assert!(!watched.breaker.is_blank(), "the same window goes on");
 }
 
@@ -257,7 +264,7 @@ fn quiet_breakers_are_forgotten() {
     assert!(!watched.breaker.is_blank());
     let mut watched = watched.at(10_000);
     assert_eq!(watched.breaker.forgotten(watched.now), Some(blank));
-    watched.give(&Event::Tick);
+    watched.give(&BreakerEvent::Tick);
     assert!(watched.breaker.is_blank(), "time itself empties it");
     let opened = Watched::opened(false).breaker;
     assert!(!opened.is_blank() && !opened.is_closed() && !opened.is_by_hand());
@@ -269,10 +276,12 @@ fn openings_are_jittered_by_ten_percent() {
     for (jitter, wait_ms) in [(0.0, 900), (0.5, 1_000), (1.0, 1_100)] {
         let mut watched = Watched::new(false);
         (0..3).for_each(|_| watched.ended(1, Counts::Failure));
-        let turn = Turn { settings: &SETTINGS, shared: false, now: watched.now, jitter, next: 1 };
+        let turn = BreakerContext { settings: &SETTINGS, shared: false, now: watched.now, jitter, next: 1 };
         let attempt = Probe { run: 1, epoch: 1 };
-        let event = Event::Ended { attempt, voter: 1, counts: Counts::Failure, generation: 0 };
-        let State::Open { until, .. } = apply(&watched.breaker, &event, turn).state else { panic!("still closed") };
+        let event = BreakerEvent::Ended { attempt, voter: 1, counts: Counts::Failure, generation: 0 };
+        let BreakerState::Open { until, .. } = apply(&watched.breaker, &event, turn).state else {
+            panic!("still closed")
+        };
         assert_eq!(until, Some(watched.now.plus_ms(wait_ms)));
     }
 }
@@ -332,41 +341,41 @@ proptest! {
         let (mut epoch, mut probing) = (0, None);
         for does in script {
             let before = watched.breaker.clone();
-            watched.give(&Event::Tick);
+            watched.give(&BreakerEvent::Tick);
             if watched.breaker.generation != before.generation { probing = None; }
             match does {
                 Does::Begin { run } if under_way[run as usize].is_none() => {
                     let admitted = watched.breaker.admits(Asker::Retry);
                     prop_assert_eq!(admitted == Admission::Hold,
-                        watched.breaker.name() == StateName::Open || (watched.breaker.name() == StateName::HalfOpen && probing.is_some()));
+                        watched.breaker.name() == BreakerStateName::Open || (watched.breaker.name() == BreakerStateName::HalfOpen && probing.is_some()));
                     if admitted == Admission::Hold { continue }
                     epoch += 1;
                     under_way[run as usize] = Some((epoch, watched.last));
                     if admitted == Admission::Probe {
                         prop_assert!(probing.is_none());
                         probing = Some((run, epoch));
-                        watched.give(&Event::ProbeGranted(Probe { run, epoch }));
+                        watched.give(&BreakerEvent::ProbeGranted(Probe { run, epoch }));
                     }
                 }
                 Does::End { run, counts } => {
                     let Some((epoch, generation)) = under_way[run as usize].take() else { continue };
                     let before = watched.breaker.clone();
-                    watched.give(&Event::Ended { attempt: Probe { run, epoch }, voter: run % 2, counts, generation });
+                    watched.give(&BreakerEvent::Ended { attempt: Probe { run, epoch }, voter: run % 2, counts, generation });
                     if generation < before.generation { prop_assert_eq!(&watched.breaker, &before); }
                     if probing == Some((run, epoch)) { probing = None; }
                 }
                 Does::Crash { run } => {
                     let Some((epoch, _)) = under_way[run as usize].take() else { continue };
-                    watched.give(&Event::ProbeLost(Probe { run, epoch }));
+                    watched.give(&BreakerEvent::ProbeLost(Probe { run, epoch }));
                     if probing == Some((run, epoch)) { probing = None; }
                 }
                 Does::Wait(ms) => watched = watched.at(ms),
                 Does::Freeze(ms) => {
                     let until = Some(watched.now.plus_ms(ms));
-                    watched.give(&Event::OpenedByHand { by: ByHand { actor: "ops".into(), reason: None }, until });
+                    watched.give(&BreakerEvent::OpenedByHand { by: ByHand { actor: "ops".into(), reason: None }, until });
                     probing = None;
                 }
-                Does::Close => { watched.give(&Event::Reset); probing = None; }
+                Does::Close => { watched.give(&BreakerEvent::Reset); probing = None; }
                 Does::Begin { .. } => {}
             }
             prop_assert!(watched.breaker.generation >= before.generation);

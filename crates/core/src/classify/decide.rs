@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::LazyLock;
 
-use super::evidence::{Evidence, Place};
+use super::evidence::{Evidence, FailurePlace};
 use super::facts::{self, Facts};
 use super::matcher::{MATCHER, PhraseId, PhraseMatch, PhraseSet};
-use super::normalize::{Field, NormalizedText};
+use super::normalize::{EvidenceField, NormalizedText};
 use super::rules::{BY_PLACE, Rule, rules};
 use super::status;
 use crate::reason::{Category, Reason};
@@ -56,27 +56,27 @@ pub struct Classified {
 pub fn classify(evidence: &Evidence<'_>) -> Classified {
     let text = NormalizedText::of(evidence);
     let matches = MATCHER.find(&text);
-    let context = Context::of(evidence, &matches);
+    let context = RuleContext::of(evidence, &matches);
     conclude(evidence, &context, strongest(&context, &text, &matches))
 }
 
 /// What a rule's conditions are checked against.
 #[derive(Debug)]
-struct Context {
-    place: Option<Place>,
+struct RuleContext {
+    place: Option<FailurePlace>,
     status: Option<u16>,
     present: PhraseSet,
 }
 
-impl Context {
+impl RuleContext {
     fn of(evidence: &Evidence<'_>, matches: &[PhraseMatch]) -> Self {
         let mut present = PhraseSet::EMPTY;
         for found in matches {
             present.insert(found.phrase);
         }
-        let mut context = Self { place: Place::of(evidence), status: evidence.http_status, present };
+        let mut context = Self { place: FailurePlace::of(evidence), status: evidence.http_status, present };
         if context.place.is_none() && INDEX.llm_words.iter().any(|p| context.present.contains(*p)) {
-            context.place = Some(Place::Llm);
+            context.place = Some(FailurePlace::Llm);
         }
         if context.status.is_none() {
             context.status = status::in_text(evidence.text);
@@ -95,14 +95,15 @@ impl Context {
 
     /// What the place adds to a rule's weight, if the rule applies there. Where the place is unknown, rules for models,
     /// tools and frameworks still apply, with less weight.
-    fn place_adjustment(&self, places: &[Place]) -> Option<i16> {
+    fn place_adjustment(&self, places: &[FailurePlace]) -> Option<i16> {
         const PLACE_UNKNOWN: i16 = -12;
         match self.place {
             _ if places.is_empty() => Some(0),
             Some(place) => places.contains(&place).then_some(0),
-            None => {
-                places.iter().any(|p| matches!(p, Place::Llm | Place::Tool | Place::Framework)).then_some(PLACE_UNKNOWN)
-            }
+            None => places
+                .iter()
+                .any(|p| matches!(p, FailurePlace::Llm | FailurePlace::Tool | FailurePlace::Framework))
+                .then_some(PLACE_UNKNOWN),
         }
     }
 }
@@ -136,31 +137,31 @@ static INDEX: LazyLock<Index> = LazyLock::new(|| {
 
 /// A rule that matched, and where.
 #[derive(Debug, Clone, Copy)]
-struct Candidate {
+struct RuleHit {
     rule: &'static Rule,
-    field: Field,
+    field: EvidenceField,
     weight: i16,
     found: PhraseMatch,
 }
 
 /// Every rule that holds, in no particular order.
 fn candidates<'a>(
-    context: &'a Context,
+    context: &'a RuleContext,
     text: &'a NormalizedText,
     matches: &'a [PhraseMatch],
-) -> impl Iterator<Item = Candidate> + 'a {
+) -> impl Iterator<Item = RuleHit> + 'a {
     matches.iter().flat_map(move |f| {
         let numbers = INDEX.rules_by_phrase[usize::from(f.phrase)].iter();
         numbers.map(|n| &INDEX.rules[usize::from(*n)]).filter_map(move |r| {
             let weight = context.weight(r)?;
             let span = text.span_at(f.start)?;
-            Some(Candidate { rule: r.rule, field: span.field, weight: weight + span.adjust, found: *f })
+            Some(RuleHit { rule: r.rule, field: span.field, weight: weight + span.adjust, found: *f })
         })
     })
 }
 
 /// The heaviest rule; among equals the one with the longer phrase, then the one that comes first in the text.
-fn strongest(context: &Context, text: &NormalizedText, matches: &[PhraseMatch]) -> Option<Candidate> {
+fn strongest(context: &RuleContext, text: &NormalizedText, matches: &[PhraseMatch]) -> Option<RuleHit> {
     candidates(context, text, matches).filter(|c| c.weight > 0).max_by_key(|c| {
         let length = c.found.end - c.found.start;
         (c.weight, length, std::cmp::Reverse(c.found.start))
@@ -168,7 +169,7 @@ fn strongest(context: &Context, text: &NormalizedText, matches: &[PhraseMatch]) 
 }
 
 /// The text outranks the status, the status outranks the place.
-fn conclude(evidence: &Evidence<'_>, context: &Context, strongest: Option<Candidate>) -> Classified {
+fn conclude(evidence: &Evidence<'_>, context: &RuleContext, strongest: Option<RuleHit>) -> Classified {
     let by_status = context.status.and_then(|s| status::meaning(s, context.place));
     let text_weight = strongest.map_or(0, |c| c.weight);
     let (reason, category, rule) = match (strongest, by_status) {
@@ -189,14 +190,19 @@ fn conclude(evidence: &Evidence<'_>, context: &Context, strongest: Option<Candid
 }
 
 /// Only the place is known. Most places say nothing, and `unknown` is better than a guess.
-fn by_place(place: Option<Place>) -> (Reason, &'static str) {
+fn by_place(place: Option<FailurePlace>) -> (Reason, &'static str) {
     const _: () = assert!(BY_PLACE > 0);
     match place {
-        Some(Place::Tool) => (Reason::ToolError, "builtin.place.tool"),
-        Some(Place::Validation) => (Reason::SchemaMismatch, "builtin.place.validation"),
-        Some(Place::Network) => (Reason::Network, "builtin.place.network"),
+        Some(FailurePlace::Tool) => (Reason::ToolError, "builtin.place.tool"),
+        Some(FailurePlace::Validation) => (Reason::SchemaMismatch, "builtin.place.validation"),
+        Some(FailurePlace::Network) => (Reason::Network, "builtin.place.network"),
         Some(
-            Place::Llm | Place::Broker | Place::Database | Place::Framework | Place::Infrastructure | Place::Human,
+            FailurePlace::Llm
+            | FailurePlace::Broker
+            | FailurePlace::Database
+            | FailurePlace::Framework
+            | FailurePlace::Infrastructure
+            | FailurePlace::Human,
         )
         | None => (Reason::Unknown, "builtin.unknown"),
     }
@@ -204,12 +210,12 @@ fn by_place(place: Option<Place>) -> (Reason, &'static str) {
 
 /// A rule that matched.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
+pub struct MatchedRule {
     pub rule: &'static str,
     pub reason: String,
     /// The field it was found in.
     pub field: &'static str,
-    /// The letters that matched, without what stands between words.
+    /// The matched letters, without separators.
     pub matched: String,
     pub weight: i16,
 }
@@ -219,8 +225,8 @@ pub struct Finding {
 pub struct Explanation {
     pub classified: Classified,
     /// Every rule that matched, heaviest first.
-    pub findings: Vec<Finding>,
-    pub place: Option<Place>,
+    pub findings: Vec<MatchedRule>,
+    pub place: Option<FailurePlace>,
     /// The status that was given or read from the text.
     pub status: Option<u16>,
     /// Lines left out as stack frames.
@@ -233,9 +239,9 @@ pub struct Explanation {
 pub fn explain(evidence: &Evidence<'_>) -> Explanation {
     let text = NormalizedText::of(evidence);
     let matches = MATCHER.find(&text);
-    let context = Context::of(evidence, &matches);
+    let context = RuleContext::of(evidence, &matches);
     let classified = conclude(evidence, &context, strongest(&context, &text, &matches));
-    let mut candidates: Vec<Candidate> = candidates(&context, &text, &matches).collect();
+    let mut candidates: Vec<RuleHit> = candidates(&context, &text, &matches).collect();
     candidates.sort_by_key(|c| std::cmp::Reverse((c.weight, c.found.end - c.found.start)));
     candidates.dedup_by_key(|c| c.rule.name);
     Explanation {
@@ -248,9 +254,9 @@ pub fn explain(evidence: &Evidence<'_>) -> Explanation {
     }
 }
 
-fn finding(candidate: &Candidate, text: &NormalizedText) -> Finding {
+fn finding(candidate: &RuleHit, text: &NormalizedText) -> MatchedRule {
     let matched = &text.letters[candidate.found.start..candidate.found.end];
-    Finding {
+    MatchedRule {
         rule: candidate.rule.name,
         reason: candidate.rule.reason.to_string(),
         field: candidate.field.as_str(),
@@ -277,7 +283,7 @@ impl fmt::Display for Explanation {
         }
         for (nth, finding) in self.findings.iter().enumerate() {
             let verdict = if finding.rule == rule.as_ref() { "wins" } else { "weaker" };
-            let Finding { rule, reason, field, matched, weight } = finding;
+            let MatchedRule { rule, reason, field, matched, weight } = finding;
             writeln!(f, "  {}. {rule} → {reason}, weight {weight} ({verdict}): \"{matched}\" in the {field}", nth + 1)?;
         }
         if self.findings.is_empty() {

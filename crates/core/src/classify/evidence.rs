@@ -14,7 +14,7 @@ pub struct Evidence<'a> {
     pub headers: &'a [(&'a str, &'a str)],
     pub response_body: Option<&'a str>,
     pub provider: Option<&'a str>,
-    /// The step in which it happened, as the caller knows it; see [`Place`].
+    /// The step in which it happened, as the caller knows it; see [`FailurePlace`].
     pub context: Option<&'a str>,
     pub tool: Option<&'a str>,
     pub finish_reason: Option<&'a str>,
@@ -35,7 +35,7 @@ impl<'a> Evidence<'a> {
 
 /// The step in which a failure happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum FailurePlace {
     Llm,
     Tool,
     Network,
@@ -47,7 +47,7 @@ pub enum Place {
     Human,
 }
 
-impl Place {
+impl FailurePlace {
     pub const ALL: [Self; 9] = [
         Self::Llm,
         Self::Tool,

@@ -4,7 +4,7 @@ use super::evidence::Evidence;
 use super::text;
 use crate::reason::{Category, Reason};
 
-/// Numbers stand near the words that explain them, at the front of a message.
+/// Numbers are near the words that explain them, at the front of a message.
 const SEARCHED_BYTES: usize = 4096;
 
 /// What the numbers in an error say.
@@ -12,7 +12,7 @@ const SEARCHED_BYTES: usize = 4096;
 pub struct Facts {
     /// The most that is allowed: tokens, usually.
     pub limit: Option<u64>,
-    /// What it was, or would have been.
+    /// The actual amount.
     pub actual: Option<u64>,
     /// How long the other side asks to wait.
     pub wait_ms: Option<u64>,
@@ -21,7 +21,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// The same words, heard at another time: a wait that they name begins then.
+    /// The same facts as of another time: a wait that they name begins then.
     pub fn heard_at(self, now_ms: Option<i64>) -> Self {
         let reset_at_ms = now_ms.zip(self.wait_ms).and_then(|(now, wait)| now.checked_add_unsigned(wait));
         Self { reset_at_ms, ..self }

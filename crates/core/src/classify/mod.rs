@@ -16,8 +16,8 @@ pub mod user_rules;
 #[cfg(test)]
 mod tests;
 
-pub use decide::{Classified, Explanation, Finding, classify, explain};
-pub use evidence::{Evidence, Place};
+pub use decide::{Classified, Explanation, MatchedRule, classify, explain};
+pub use evidence::{Evidence, FailurePlace};
 pub use facts::Facts;
 pub use rules::{Rank, Rule, rules};
 pub use taxonomy::{TaxonomyEntry, taxonomy, taxonomy_markdown};

@@ -31,7 +31,7 @@ static PACKAGE_FINDERS: LazyLock<[Finder<'static>; 5]> = LazyLock::new(|| TELLIN
 
 /// The field of the evidence that a span comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Field {
+pub(super) enum EvidenceField {
     ErrorType,
     FinishReason,
     Text,
@@ -39,7 +39,7 @@ pub(super) enum Field {
     Body,
 }
 
-impl Field {
+impl EvidenceField {
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::ErrorType => "error type",
@@ -53,9 +53,9 @@ impl Field {
 
 /// A part of the text, and what its origin adds to the rank of a match in it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Span {
+pub(super) struct TextSpan {
     pub(super) start: usize,
-    pub(super) field: Field,
+    pub(super) field: EvidenceField,
     pub(super) adjust: i16,
 }
 
@@ -65,7 +65,7 @@ pub(super) struct NormalizedText {
     pub(super) letters: Vec<u8>,
     /// How each letter joins the one before.
     pub(super) boundaries: Vec<Boundary>,
-    pub(super) spans: Vec<Span>,
+    pub(super) spans: Vec<TextSpan>,
     /// Lines left out as stack frames.
     pub(super) frames: usize,
     /// Packages that the frames have named.
@@ -78,39 +78,39 @@ impl NormalizedText {
         page.letters.reserve(evidence.text.len().min(HEAD_BYTES + TAIL_BYTES) + 64);
         page.boundaries.reserve(page.letters.capacity());
         if let Some(error_type) = evidence.error_type {
-            page.add(Field::ErrorType, text::head(error_type, 512));
+            page.add(EvidenceField::ErrorType, text::head(error_type, 512));
         }
         if let Some(finish) = evidence.finish_reason {
-            page.add_line(Field::FinishReason, 0, "finish reason");
+            page.add_line(EvidenceField::FinishReason, 0, "finish reason");
             page.push_words(text::head(finish, 128));
         }
-        page.add_ends(Field::Text, evidence.text);
+        page.add_ends(EvidenceField::Text, evidence.text);
         if let Some(detail) = evidence.detail {
-            page.add_ends(Field::Detail, detail);
+            page.add_ends(EvidenceField::Detail, detail);
         }
         if let Some(body) = evidence.response_body {
-            page.add(Field::Body, text::head(body, BODY_BYTES));
+            page.add(EvidenceField::Body, text::head(body, BODY_BYTES));
         }
         page.close();
         page
     }
 
     /// The span a position lies in.
-    pub(super) fn span_at(&self, position: usize) -> Option<&Span> {
+    pub(super) fn span_at(&self, position: usize) -> Option<&TextSpan> {
         let after = self.spans.partition_point(|s| s.start <= position);
         self.spans.get(after.checked_sub(1)?)
     }
 
-    fn add_ends(&mut self, field: Field, all: &str) {
+    fn add_ends(&mut self, field: EvidenceField, all: &str) {
         let (head, tail) = text::ends(all, HEAD_BYTES, TAIL_BYTES);
         self.add(field, head);
         self.add(field, tail);
     }
 
-    fn add(&mut self, field: Field, part: &str) {
+    fn add(&mut self, field: EvidenceField, part: &str) {
         let base = match field {
-            Field::ErrorType | Field::FinishReason | Field::Text => 0,
-            Field::Detail | Field::Body => -1,
+            EvidenceField::ErrorType | EvidenceField::FinishReason | EvidenceField::Text => 0,
+            EvidenceField::Detail | EvidenceField::Body => -1,
         };
         let mut depth = 0;
         for (line, kind) in text::Lines::new(part) {
@@ -131,7 +131,7 @@ impl NormalizedText {
     }
 
     /// Of a frame only the telling packages count, each once.
-    fn add_frame(&mut self, field: Field, line: &str) {
+    fn add_frame(&mut self, field: EvidenceField, line: &str) {
         for (number, package) in TELLING_PACKAGES.iter().enumerate() {
             if !self.packages[number] && PACKAGE_FINDERS[number].find(line.as_bytes()).is_some() {
                 self.packages[number] = true;
@@ -140,11 +140,11 @@ impl NormalizedText {
         }
     }
 
-    fn add_line(&mut self, field: Field, adjust: i16, line: &str) {
+    fn add_line(&mut self, field: EvidenceField, adjust: i16, line: &str) {
         let same = self.spans.last().is_some_and(|s| s.field == field && s.adjust == adjust);
         if !same {
             self.close();
-            self.spans.push(Span { start: self.letters.len(), field, adjust });
+            self.spans.push(TextSpan { start: self.letters.len(), field, adjust });
         }
         self.push_words(line);
     }

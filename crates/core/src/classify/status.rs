@@ -1,6 +1,6 @@
 //! What an HTTP status says when the text says nothing, and where a text carries one.
 
-use super::evidence::Place;
+use super::evidence::FailurePlace;
 use super::rules::{BY_STATUS, HINT, Rank};
 use super::text;
 use crate::reason::Reason;
@@ -9,8 +9,8 @@ use crate::reason::Reason;
 const SEARCHED_BYTES: usize = 600;
 
 /// The reason a status stands for by itself, and how much that weighs. 400 and 500 say next to nothing.
-pub(super) fn meaning(status: u16, place: Option<Place>) -> Option<(Reason, Rank, &'static str)> {
-    let from_model = matches!(place, Some(Place::Llm));
+pub(super) fn meaning(status: u16, place: Option<FailurePlace>) -> Option<(Reason, Rank, &'static str)> {
+    let from_model = matches!(place, Some(FailurePlace::Llm));
     let by_model = |model, other| if from_model { model } else { other };
     Some(match status {
         401 => (Reason::AuthFailed, BY_STATUS, "builtin.status.unauthorized"),

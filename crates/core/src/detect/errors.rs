@@ -1,4 +1,4 @@
-//! Errors in the place of an answer: error objects told apart from findings, and the sentences that frameworks return.
+//! Errors in place of an answer: tells error objects from findings, and knows the sentences that frameworks return.
 
 use std::borrow::Cow;
 
@@ -9,13 +9,13 @@ use crate::reason::Reason;
 /// Whose object it is.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ErrorSource<'a> {
-    /// The output of the run itself: to judge may be its job.
+    /// The output of the run itself. A checking agent's output may be about errors.
     Agent,
     /// The result of a tool of that name.
     Tool(&'a str),
 }
 
-/// What stands beside an error and says nothing of its own. Whatever else is there is a finding.
+/// Fields that may accompany an error. Any other field makes the object a finding.
 const ENVELOPE: &[&str] = &[
     "attempts",
     "code",
@@ -112,7 +112,7 @@ fn says_none(said: &str) -> bool {
     NONE.contains(&said.as_str()) || said.starts_with("no error") || said.starts_with("0 error")
 }
 
-/// A failure of the machinery, as the classifier knows them: no finding about the matter at hand.
+/// An infrastructure failure by the classifier, as opposed to a finding about the subject.
 fn is_technical(said: &str) -> bool {
     matches!(
         classify(&Evidence::of(said)).reason,
@@ -202,10 +202,10 @@ const CAPS: &[&str] = &[
     "The next request would exceed the request_limit of *",
 ];
 
-/// An agent that noticed itself that it goes round in circles.
+/// An agent that noticed its own loop.
 const LOOPS: &[&str] = &["I tried reusing the same input, I must stop using this action input.*"];
 
-/// A generation that nobody could read.
+/// A generation that could not be parsed.
 const UNREADABLE: &[&str] = &["Invalid or incomplete response"];
 
 /// A tool's error, passed on as text.

@@ -1,6 +1,6 @@
 //! Whether a reported success counts, by what was observed and what its queue allows. The most specific objection wins.
 
-use super::observe::Ending;
+use super::observe::FinishKind;
 use super::observe::Observed;
 use crate::classify::Facts;
 use crate::policy::Detectors;
@@ -8,7 +8,7 @@ use crate::reason::Reason;
 use crate::words::words;
 
 words! {
-    /// The detectors by name: what stands behind `detector.` in a verdict's rule.
+    /// The detectors by name, as in the `detector.<name>` of a verdict's rule.
     pub enum Detector {
         ContentFiltered = "content_filtered",
         MalformedGeneration = "malformed_generation",
@@ -97,15 +97,17 @@ fn or_a_loop(objection: Objection, detectors: &Detectors, on_record: &OnRecord<'
 fn how_it_ended(observed: &Observed, on: &Detectors, _: &OnRecord<'_>) -> Option<Objection> {
     let (ending, word) = observed.ended.as_ref()?;
     let (switch, detector, message) = match ending {
-        Ending::Filtered => {
+        FinishKind::Filtered => {
             (on.content_filtered, Detector::ContentFiltered, format!("a content filter or a refusal ended it: {word}"))
         }
-        Ending::Malformed => {
+        FinishKind::Malformed => {
             (on.malformed_generation, Detector::MalformedGeneration, format!("the model's turn can't be used: {word}"))
         }
-        Ending::CutOff => (on.output_truncated, Detector::OutputTruncated, format!("the output was cut off: {word}")),
-        Ending::Paused => (on.paused_turn, Detector::PausedTurn, format!("the turn was paused, not ended: {word}")),
-        Ending::AsksForTool => {
+        FinishKind::CutOff => {
+            (on.output_truncated, Detector::OutputTruncated, format!("the output was cut off: {word}"))
+        }
+        FinishKind::Paused => (on.paused_turn, Detector::PausedTurn, format!("the turn was paused, not ended: {word}")),
+        FinishKind::AsksForTool => {
             (on.paused_turn, Detector::PausedTurn, format!("it stopped while the model still asked for a tool: {word}"))
         }
     };

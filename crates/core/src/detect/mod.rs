@@ -10,8 +10,7 @@ mod shapes;
 mod transcript;
 
 pub use judge::{Detector, Objection, OnRecord, judge};
-pub use observe::ReportedSuccess as Told;
-pub use observe::{Ending, Observed, Repeats, ReportedSuccess, Tools, WINDOW, observe};
+pub use observe::{FinishKind, Observed, Repeats, ReportedSuccess, Tools, WINDOW, observe};
 pub use schema::{BadSchema, OutputSchema};
 
 #[cfg(test)]

@@ -30,12 +30,12 @@ pub struct Observed {
     /// There was one, and nothing is in it.
     pub blank: bool,
     /// How generation ended, with the provider's word for it.
-    pub ended: Option<(Ending, String)>,
+    pub ended: Option<(FinishKind, String)>,
     /// The framework's words for its step cap.
     pub capped: Option<String>,
-    /// The agent's own words for going round in circles.
+    /// The agent's own words for a loop.
     pub circles: Option<String>,
-    /// A tool's error that stands where the answer should.
+    /// A tool's error in place of the answer.
     pub tool_error: Option<String>,
     pub tools: Tools,
     pub repeats: Repeats,
@@ -90,25 +90,25 @@ fn hash(token: &str) -> u64 {
 }
 
 /// The most telling of the words for the end: the worker's own, and those in the output.
-fn how_it_ended(told: &ReportedSuccess<'_>, transcript: &Transcript<'_>) -> Option<(Ending, String)> {
+fn how_it_ended(told: &ReportedSuccess<'_>, transcript: &Transcript<'_>) -> Option<(FinishKind, String)> {
     if transcript.refused {
         let word = transcript.endings.first().map_or("refusal", Cow::as_ref);
-        return Some((Ending::Filtered, excerpt(word)));
+        return Some((FinishKind::Filtered, excerpt(word)));
     }
     if let FinalAnswer::Text(said) = &transcript.answer
         && errors::is_unreadable(said)
     {
-        return Some((Ending::Malformed, excerpt(said)));
+        return Some((FinishKind::Malformed, excerpt(said)));
     }
     let words = told.finish_reason.into_iter().chain(transcript.endings.iter().map(Cow::as_ref));
     let meant = words.filter_map(|word| ending(word).map(|ending| (ending, excerpt(word))));
-    meant.filter(|(ending, _)| *ending != Ending::AsksForTool || left_unfinished(told, transcript)).min_by_key(
+    meant.filter(|(ending, _)| *ending != FinishKind::AsksForTool || left_unfinished(told, transcript)).min_by_key(
         |(ending, _)| match ending {
-            Ending::Filtered => 0,
-            Ending::Malformed => 1,
-            Ending::CutOff => 2,
-            Ending::Paused => 3,
-            Ending::AsksForTool => 4,
+            FinishKind::Filtered => 0,
+            FinishKind::Malformed => 1,
+            FinishKind::CutOff => 2,
+            FinishKind::Paused => 3,
+            FinishKind::AsksForTool => 4,
         },
     )
 }
@@ -157,12 +157,12 @@ impl Tools {
     }
 }
 
-/// What a provider's word means for a success.
+/// What a provider's finish reason means for a success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
+pub enum FinishKind {
     /// The output stops where a limit was reached.
     CutOff,
-    /// A filter or a refusal stands in the answer's place.
+    /// A filter or a refusal replaced the answer.
     Filtered,
     /// The model's turn could not be used, or broke off.
     Malformed,
@@ -172,8 +172,8 @@ pub enum Ending {
     AsksForTool,
 }
 
-/// None for every word that means a plain end, and for words nobody has met.
-pub(super) fn ending(word: &str) -> Option<Ending> {
+/// None for words that mean a normal end, and for unknown words.
+pub(super) fn ending(word: &str) -> Option<FinishKind> {
     const LONGEST: usize = 64;
     if word.is_empty() || word.len() > LONGEST {
         return None;
@@ -185,7 +185,7 @@ pub(super) fn ending(word: &str) -> Option<Ending> {
         | "model_length"
         | "max_output_tokens"
         | "model_context_window_exceeded"
-        | "compaction" => Ending::CutOff,
+        | "compaction" => FinishKind::CutOff,
         "content_filter"
         | "content_filtered"
         | "refusal"
@@ -199,7 +199,7 @@ pub(super) fn ending(word: &str) -> Option<Ending> {
         | "sensitive"
         | "error_toxic"
         | "model_armor"
-        | "jailbreak" => Ending::Filtered,
+        | "jailbreak" => FinishKind::Filtered,
         "malformed_function_call"
         | "malformed_response"
         | "malformed_model_output"
@@ -210,15 +210,15 @@ pub(super) fn ending(word: &str) -> Option<Ending> {
         | "abort"
         | "repetition"
         | "timeout"
-        | "network_error" => Ending::Malformed,
-        "pause_turn" => Ending::Paused,
-        "tool_use" | "tool_calls" | "tool_call" => Ending::AsksForTool,
-        image if image.starts_with("image_") => Ending::Filtered,
+        | "network_error" => FinishKind::Malformed,
+        "pause_turn" => FinishKind::Paused,
+        "tool_use" | "tool_calls" | "tool_call" => FinishKind::AsksForTool,
+        image if image.starts_with("image_") => FinishKind::Filtered,
         _ => return None,
     })
 }
 
-/// How often the last call stands at the end of the work.
+/// How often the last call is repeated at the end of the work.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Repeats {
     pub tool: String,
@@ -263,14 +263,14 @@ mod tests {
     #[test]
     fn finish_reasons_of_each_provider_are_known() {
         for (word, meant) in [
-            ("length", Ending::CutOff),
-            ("MAX_TOKENS", Ending::CutOff),
-            ("content-filter", Ending::Filtered),
-            ("IMAGE_SAFETY", Ending::Filtered),
-            ("MALFORMED_FUNCTION_CALL", Ending::Malformed),
-            ("ERROR", Ending::Malformed),
-            ("pause_turn", Ending::Paused),
-            ("tool-calls", Ending::AsksForTool),
+            ("length", FinishKind::CutOff),
+            ("MAX_TOKENS", FinishKind::CutOff),
+            ("content-filter", FinishKind::Filtered),
+            ("IMAGE_SAFETY", FinishKind::Filtered),
+            ("MALFORMED_FUNCTION_CALL", FinishKind::Malformed),
+            ("ERROR", FinishKind::Malformed),
+            ("pause_turn", FinishKind::Paused),
+            ("tool-calls", FinishKind::AsksForTool),
         ] {
             assert_eq!(ending(word), Some(meant), "{word}");
         }

@@ -23,10 +23,10 @@ pub(super) fn read(output: &str) -> Transcript<'_> {
     transcript
 }
 
-type Reader = for<'a> fn(&mut Transcript<'a>, &JsonObject<'a>) -> bool;
+type ShapeReader = for<'a> fn(&mut Transcript<'a>, &JsonObject<'a>) -> bool;
 
 /// Each says whether the object is its own; the first that does has read it.
-const SHAPES: &[Reader] = &[
+const SHAPES: &[ShapeReader] = &[
     chat_completion,
     gemini,
     anthropic_message,
@@ -53,7 +53,7 @@ fn object<'a>(transcript: &mut Transcript<'a>, object: &JsonObject<'a>) {
     }
 }
 
-/// OpenAI and everybody who speaks like it.
+/// OpenAI and compatible providers.
 fn chat_completion<'a>(transcript: &mut Transcript<'a>, object: &JsonObject<'a>) -> bool {
     let Some(choices) = object.list("choices") else { return false };
     let is_completion = object.text("object").is_some_and(|kind| kind.ends_with("completion"));
@@ -244,7 +244,7 @@ const OF_A_TOOL_RESULT: &[&str] = &[
 fn tool_result_itself<'a>(transcript: &mut Transcript<'a>, object: &JsonObject<'a>) -> bool {
     let failed = ["isError", "is_error"].iter().any(|flag| object.is(flag, "true"));
     let is_result = object.has("content") && (object.has("isError") || object.has("is_error"));
-    // With anything beside it, such as a confidence, it is a finding about somebody else's error.
+    // With other fields beside it, such as a confidence, it is a finding about another error.
     if !is_result || object.keys().any(|key| !OF_A_TOOL_RESULT.contains(&key)) {
         return false;
     }
@@ -255,7 +255,7 @@ fn tool_result_itself<'a>(transcript: &mut Transcript<'a>, object: &JsonObject<'
     true
 }
 
-/// Whether a list holds messages rather than somebody's data.
+/// Whether a list holds messages rather than data.
 pub(super) fn looks_like_messages(items: &[&str]) -> bool {
     const KINDS: &[&str] = &[
         "ai",

@@ -56,7 +56,7 @@ fn honest_successes_raise_no_objection() {
     }
 }
 
-/// A verdict on somebody else's work is the work of a checking agent, and what is read out of a log is no error of ours.
+/// A verdict on other work is a checking agent's answer, and an error read from a log is no error of the run.
 #[test]
 fn verdicts_of_checking_agents_are_not_failures() {
     let lines: Vec<&str> = include_str!("verdicts.jsonl").lines().collect();
@@ -86,7 +86,7 @@ fn the_same_refused_output_again_is_a_loop() {
 }
 
 proptest::proptest! {
-    /// Whatever is sent, looking at it neither fails nor takes long.
+    /// Observing any input neither fails nor takes long.
     #[test]
     fn observing_any_output_never_panics(token in r#"(\[|\{|"|\]|\}|,|:|[a-z]|\\u[0-9a-f]{4}|1|null|"role":"tool"|"content":|"choices":\[){0,60}"#) {
         let _ = observe(&ReportedSuccess { output: Some(&token), ..ReportedSuccess::default() });

@@ -10,7 +10,7 @@ use super::json::JsonObject;
 /// The final answer of an output.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) enum FinalAnswer<'a> {
-    /// Nothing was said about it.
+    /// The output does not show one.
     #[default]
     NotGiven,
     Blank,
@@ -25,7 +25,7 @@ impl<'a> FinalAnswer<'a> {
     }
 }
 
-/// Blank to the eye: spaces, and the characters that show as nothing.
+/// Blank: spaces and invisible characters.
 pub(super) fn is_blank(text: &str) -> bool {
     let unseen = |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{2060}' | '\u{feff}' | '\u{ad}' | '\0');
     text.chars().all(|c| c.is_whitespace() || unseen(c))

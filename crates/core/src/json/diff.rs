@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::json::{At, Kind, Tape, escape_pointer};
+use crate::json::{At, JsonKind, Tape, escape_pointer};
 use crate::words::words;
 
 /// The most differences that are listed.
@@ -15,7 +15,7 @@ pub const DIFF_MAX_OPERATIONS: usize = 500;
 const VALUE_MAX_BYTES: usize = 400;
 
 words! {
-    pub enum OperationKind {
+    pub enum DiffOp {
         Add = "add",
         Remove = "remove",
         Replace = "replace",
@@ -24,8 +24,8 @@ words! {
 
 /// One difference. Pointers of what was there before count as before, those of what is new as now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Operation {
-    pub op: OperationKind,
+pub struct DiffOperation {
+    pub op: DiffOp,
     /// RFC 6901.
     pub path: String,
     /// The value as it was, as JSON text, cut where it is long.
@@ -51,9 +51,9 @@ pub struct Difference<'a> {
 }
 
 /// The differences, and whether there are more than are listed.
-pub fn diff(old: &Tape<'_>, new: &Tape<'_>) -> (Vec<Operation>, bool) {
+pub fn diff(old: &Tape<'_>, new: &Tape<'_>) -> (Vec<DiffOperation>, bool) {
     let (found, more) = compare(old, new, DIFF_MAX_OPERATIONS);
-    (found.into_iter().map(Operation::from).collect(), more)
+    (found.into_iter().map(DiffOperation::from).collect(), more)
 }
 
 /// The first `max` differences. A text that can't be indexed differs as a whole.
@@ -66,25 +66,25 @@ pub fn differences<'a>(before: &'a str, after: &'a str, max: usize) -> Vec<Diffe
 }
 
 fn compare<'a>(old: &Tape<'a>, new: &Tape<'a>, max: usize) -> (Vec<Difference<'a>>, bool) {
-    let mut comparison = Comparison { old, new, max, found: Vec::new(), more: false };
+    let mut comparison = Differ { old, new, max, found: Vec::new(), more: false };
     comparison.values(String::new(), old.root(), new.root());
     (comparison.found, comparison.more)
 }
 
-impl From<Difference<'_>> for Operation {
+impl From<Difference<'_>> for DiffOperation {
     fn from(difference: Difference<'_>) -> Self {
         let Difference { path, before, after } = difference;
         let op = match (before, after) {
-            (None, _) => OperationKind::Add,
-            (Some(_), None) => OperationKind::Remove,
-            (Some(_), Some(_)) => OperationKind::Replace,
+            (None, _) => DiffOp::Add,
+            (Some(_), None) => DiffOp::Remove,
+            (Some(_), Some(_)) => DiffOp::Replace,
         };
         let ((old, old_bytes), (new, new_bytes)) = (shown(before), shown(after));
         Self { op, path, old, new, old_bytes, new_bytes }
     }
 }
 
-struct Comparison<'t, 'a> {
+struct Differ<'t, 'a> {
     old: &'t Tape<'a>,
     new: &'t Tape<'a>,
     max: usize,
@@ -92,14 +92,14 @@ struct Comparison<'t, 'a> {
     more: bool,
 }
 
-impl Comparison<'_, '_> {
+impl Differ<'_, '_> {
     fn values(&mut self, path: String, old: At, new: At) {
         if self.more || self.old.raw(old) == self.new.raw(new) {
             return;
         }
         match (self.old.kind(old), self.new.kind(new)) {
-            (Kind::Object, Kind::Object) => self.objects(&path, old, new),
-            (Kind::Array, Kind::Array) => self.arrays(&path, old, new),
+            (JsonKind::Object, JsonKind::Object) => self.objects(&path, old, new),
+            (JsonKind::Array, JsonKind::Array) => self.arrays(&path, old, new),
             _ => self.note(path, Some(old), Some(new)),
         }
     }

@@ -7,8 +7,8 @@ mod walk;
 
 use std::borrow::Cow;
 
-pub use diff::{DIFF_MAX_OPERATIONS, Difference, Operation, OperationKind, diff, differences};
-pub use tape::{At, Kind, Tape};
+pub use diff::{DIFF_MAX_OPERATIONS, DiffOp, DiffOperation, Difference, diff, differences};
+pub use tape::{At, JsonKind, Tape};
 pub(crate) use walk::{EntrySpan, after_space, entries, kind_at, value_end};
 
 /// A member name as a JSON Pointer (RFC 6901) writes it.

@@ -7,7 +7,7 @@ use memchr::memchr2;
 use crate::text::decode_token;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum JsonKind {
     Object,
     Array,
     String,
@@ -25,7 +25,7 @@ struct Node {
     end: u32,
     /// The number of the next value that is not inside this one.
     after: u32,
-    kind: Kind,
+    kind: JsonKind,
 }
 
 /// A JSON text and where its values lie.
@@ -36,7 +36,7 @@ pub struct Tape<'a> {
 }
 
 impl<'a> Tape<'a> {
-    /// None for what is not JSON, or has more values than anybody should walk.
+    /// None for text that is not JSON or has too many values.
     pub fn of(text: &'a str) -> Option<Self> {
         Some(Self { text, nodes: scan(text.as_bytes())? })
     }
@@ -49,7 +49,7 @@ impl<'a> Tape<'a> {
         At(0)
     }
 
-    pub fn kind(&self, at: At) -> Kind {
+    pub fn kind(&self, at: At) -> JsonKind {
         self.node(at).kind
     }
 
@@ -67,7 +67,7 @@ impl<'a> Tape<'a> {
 
     /// A string for reading; none for anything else.
     pub fn string(&self, at: At) -> Option<Cow<'a, str>> {
-        (self.kind(at) == Kind::String).then(|| decode_token(self.raw(at)))
+        (self.kind(at) == JsonKind::String).then(|| decode_token(self.raw(at)))
     }
 
     pub fn is_null(&self, at: At) -> bool {
@@ -76,18 +76,18 @@ impl<'a> Tape<'a> {
 
     /// A whole number; none for anything else.
     pub fn whole(&self, at: At) -> Option<u64> {
-        (self.kind(at) == Kind::Other).then(|| self.raw(at).parse().ok())?
+        (self.kind(at) == JsonKind::Other).then(|| self.raw(at).parse().ok())?
     }
 
     /// The values of an array; nothing for anything else.
     pub fn items(&self, at: At) -> impl Iterator<Item = At> + '_ {
-        let (next, end) = self.inside(at, Kind::Array);
+        let (next, end) = self.inside(at, JsonKind::Array);
         Children { tape: self, next, end }
     }
 
     /// The keys and values of an object; nothing for anything else.
     pub fn members(&self, at: At) -> impl Iterator<Item = (At, At)> + '_ {
-        let (next, end) = self.inside(at, Kind::Object);
+        let (next, end) = self.inside(at, JsonKind::Object);
         let mut children = Children { tape: self, next, end };
         std::iter::from_fn(move || Some((children.next()?, children.next()?)))
     }
@@ -111,19 +111,19 @@ impl<'a> Tape<'a> {
         pointer.strip_prefix('/')?.split('/').try_fold(at, |at, part| {
             let part = part.replace("~1", "/").replace("~0", "~");
             match self.kind(at) {
-                Kind::Object => self.get(at, &part),
-                Kind::Array => self.items(at).nth(part.parse().ok()?),
-                Kind::String | Kind::Other => None,
+                JsonKind::Object => self.get(at, &part),
+                JsonKind::Array => self.items(at).nth(part.parse().ok()?),
+                JsonKind::String | JsonKind::Other => None,
             }
         })
     }
 
     fn node(&self, at: At) -> Node {
-        const NOTHING: Node = Node { start: 0, end: 0, after: u32::MAX, kind: Kind::Other };
+        const NOTHING: Node = Node { start: 0, end: 0, after: u32::MAX, kind: JsonKind::Other };
         self.nodes.get(at.0 as usize).copied().unwrap_or(NOTHING)
     }
 
-    fn inside(&self, at: At, kind: Kind) -> (u32, u32) {
+    fn inside(&self, at: At, kind: JsonKind) -> (u32, u32) {
         let node = self.node(at);
         if node.kind == kind { (at.0 + 1, node.after) } else { (0, 0) }
     }
@@ -186,18 +186,18 @@ impl Indexer<'_> {
             return None;
         }
         let kind = match self.peek()? {
-            b'{' => Kind::Object,
-            b'[' => Kind::Array,
-            b'"' => Kind::String,
-            _ => Kind::Other,
+            b'{' => JsonKind::Object,
+            b'[' => JsonKind::Array,
+            b'"' => JsonKind::String,
+            _ => JsonKind::Other,
         };
         let (number, start) = (self.nodes.len(), self.at);
         self.nodes.push(Node { start: u32::try_from(start).ok()?, end: 0, after: 0, kind });
         match kind {
-            Kind::Object => self.inside(b'}', depth, true)?,
-            Kind::Array => self.inside(b']', depth, false)?,
-            Kind::String => self.string()?,
-            Kind::Other => self.other()?,
+            JsonKind::Object => self.inside(b'}', depth, true)?,
+            JsonKind::Array => self.inside(b']', depth, false)?,
+            JsonKind::String => self.string()?,
+            JsonKind::Other => self.other()?,
         }
         let (end, after) = (u32::try_from(self.at).ok()?, u32::try_from(self.nodes.len()).ok()?);
         let node = self.nodes.get_mut(number)?;

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::Kind;
+use super::JsonKind;
 use super::tape::end_of_string;
 
 /// An entry of an object or array, by byte range.
@@ -21,12 +21,12 @@ impl EntrySpan {
 }
 
 /// The kind of the value that begins at `at`.
-pub(crate) fn kind_at(text: &str, at: usize) -> Kind {
+pub(crate) fn kind_at(text: &str, at: usize) -> JsonKind {
     match text.as_bytes().get(at) {
-        Some(b'{') => Kind::Object,
-        Some(b'[') => Kind::Array,
-        Some(b'"') => Kind::String,
-        Some(_) | None => Kind::Other,
+        Some(b'{') => JsonKind::Object,
+        Some(b'[') => JsonKind::Array,
+        Some(b'"') => JsonKind::String,
+        Some(_) | None => JsonKind::Other,
     }
 }
 
@@ -34,15 +34,15 @@ pub(crate) fn kind_at(text: &str, at: usize) -> Kind {
 pub(crate) fn entries(text: &str, at: usize) -> EntrySpans<'_> {
     let kind = kind_at(text, at);
     let next = match kind {
-        Kind::Object | Kind::Array => at + 1,
-        Kind::String | Kind::Other => text.len(),
+        JsonKind::Object | JsonKind::Array => at + 1,
+        JsonKind::String | JsonKind::Other => text.len(),
     };
     EntrySpans { text, kind, next }
 }
 
 pub(crate) struct EntrySpans<'a> {
     text: &'a str,
-    kind: Kind,
+    kind: JsonKind,
     next: usize,
 }
 
@@ -55,7 +55,7 @@ impl Iterator for EntrySpans<'_> {
             self.next = self.text.len();
             return None;
         }
-        let key = (self.kind == Kind::Object).then(|| at..value_end(self.text, at));
+        let key = (self.kind == JsonKind::Object).then(|| at..value_end(self.text, at));
         let start = match &key {
             // Past the colon.
             Some(key) => after_space(self.text, after_space(self.text, key.end) + 1),

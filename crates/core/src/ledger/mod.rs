@@ -31,7 +31,7 @@ pub enum EntryState {
     Reconciled(EffectOutcome),
 }
 
-/// What is known of an entry: all that replays, guards and plans depend on.
+/// What is known of an entry: replays, guards and plans depend on nothing else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Known {
     /// Under way.
@@ -128,14 +128,14 @@ pub struct Entry {
     pub epoch: u64,
     /// It belongs to the reporting run; otherwise another run holds the key.
     pub own: bool,
-    pub call: Call,
+    pub call: CallMatch,
     /// The entry is a plain step, and the report calls it an effect.
     pub becomes_effect: bool,
 }
 
 /// Which call reports, by its `call_id`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Call {
+pub enum CallMatch {
     /// The one that began the entry.
     Same,
     Other,
@@ -153,7 +153,7 @@ pub fn recount(effects: &mut Effects, before: Option<(bool, EntryState)>, after:
     }
 }
 
-/// Of an entry that is taken away.
+/// Reverses the count of a removed entry.
 pub fn uncount(effects: &mut Effects, before: (bool, EntryState)) {
     if let Some(slot) = slot(effects, before) {
         *slot = slot.saturating_sub(1);
@@ -180,7 +180,7 @@ fn slot(effects: &mut Effects, (effect, state): (bool, EntryState)) -> Option<&m
 
 /// A worker's report on a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Report {
+pub enum EntryReport {
     /// The intent: on disk before the effect may begin.
     Started,
     /// `committed`, or `failed`, which asserts that nothing happened.
@@ -189,7 +189,7 @@ pub enum Report {
     Checked(EffectOutcome),
 }
 
-impl Report {
+impl EntryReport {
     /// From the wire; none for a status that only the server sets.
     pub fn of(status: StepStatus, checked: bool) -> Option<Self> {
         let outcome = |outcome| if checked { Self::Checked(outcome) } else { Self::Outcome(outcome) };
@@ -227,12 +227,12 @@ pub enum Recorded {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum EntryRefused {
     #[error("the same effect is under way")]
     InProgress,
     #[error("an effect of this key was started and has no known outcome")]
     InDoubt,
-    /// Its worker may still be at it.
+    /// Its worker may still be working on it.
     #[error("the effect's attempt is under way: its worker has the first word")]
     StillOpen,
     #[error("the effect's outcome is known: it is {0}")]
@@ -243,7 +243,7 @@ pub enum Refused {
 }
 
 /// Applies a worker's report to an entry, or refuses it.
-pub fn apply(entry: Option<&Entry>, report: Report, by: By) -> Result<Recorded, Refused> {
+pub fn apply(entry: Option<&Entry>, report: EntryReport, by: By) -> Result<Recorded, EntryRefused> {
     let Some(entry) = entry else { return first(report, by) };
     match by {
         By::Live { epoch } if entry.own => live(entry, report, epoch),
@@ -251,126 +251,134 @@ pub fn apply(entry: Option<&Entry>, report: Report, by: By) -> Result<Recorded, 
         By::End { epoch } if entry.own => Ok(live(entry, report, epoch).unwrap_or(Recorded::Same)),
         By::End { .. } => Ok(told_of_another(entry, report)),
         By::Late { epoch } if entry.own && entry.epoch == epoch => late(entry, report),
-        By::Late { .. } => Err(Refused::Fenced),
+        By::Late { .. } => Err(EntryRefused::Fenced),
     }
 }
 
-fn first(report: Report, by: By) -> Result<Recorded, Refused> {
+fn first(report: EntryReport, by: By) -> Result<Recorded, EntryRefused> {
     match (by, report) {
         // A lease that is over begins nothing.
-        (By::Late { .. }, _) => Err(Refused::Fenced),
-        (By::Live { .. } | By::End { .. }, Report::Started) => Ok(Recorded::Now(EntryState::Started)),
-        (By::Live { .. } | By::End { .. }, Report::Outcome(outcome) | Report::Checked(outcome)) => {
+        (By::Late { .. }, _) => Err(EntryRefused::Fenced),
+        (By::Live { .. } | By::End { .. }, EntryReport::Started) => Ok(Recorded::Now(EntryState::Started)),
+        (By::Live { .. } | By::End { .. }, EntryReport::Outcome(outcome) | EntryReport::Checked(outcome)) => {
             Ok(Recorded::Now(EntryState::told(outcome)))
         }
     }
 }
 
 /// An entry of the run itself, under its live lease.
-fn live(entry: &Entry, report: Report, epoch: u64) -> Result<Recorded, Refused> {
+fn live(entry: &Entry, report: EntryReport, epoch: u64) -> Result<Recorded, EntryRefused> {
     use EffectOutcome::{Committed, NotDone};
     let same_lease = entry.epoch == epoch;
     match (entry.state.known(), report) {
         // A plain step was done under this key, and now an effect too: from here on the entry stands for the effect.
-        (Known::Done, Report::Outcome(Committed) | Report::Checked(Committed)) if entry.becomes_effect => {
+        (Known::Done, EntryReport::Outcome(Committed) | EntryReport::Checked(Committed)) if entry.becomes_effect => {
             Ok(Recorded::Now(EntryState::Committed))
         }
         // A second report on a done entry changes nothing.
-        (Known::Done, Report::Started | Report::Outcome(_) | Report::Checked(_)) => Ok(Recorded::Replayed),
-        // Only the call that began an effect may go on with it: another call under the same lease would do it twice.
-        (Known::Open, Report::Started) if same_lease && entry.effect && entry.call == Call::Same => Ok(Recorded::Same),
-        (Known::Open, Report::Started) if same_lease && entry.effect => Err(Refused::InProgress),
-        (Known::Open, Report::Started) if same_lease && !entry.becomes_effect => Ok(Recorded::Same),
-        // A plain step of an attempt that went away is begun anew, and so is one that is called an effect now. What was
-        // an effect would be in doubt by now.
-        (Known::Open, Report::Started) if !entry.effect => Ok(Recorded::Now(EntryState::Started)),
-        (Known::Open | Known::InDoubt, Report::Started) => Err(Refused::InDoubt),
-        // That one call did nothing says nothing of the call that began the effect.
-        (Known::Open, Report::Outcome(NotDone) | Report::Checked(NotDone))
-            if same_lease && entry.effect && entry.call == Call::Other =>
-        {
-            Err(Refused::InProgress)
+        (Known::Done, EntryReport::Started | EntryReport::Outcome(_) | EntryReport::Checked(_)) => {
+            Ok(Recorded::Replayed)
         }
-        (Known::Open, Report::Outcome(outcome) | Report::Checked(outcome)) => {
+        // Only the call that began an effect may go on with it: another call under the same lease would do it twice.
+        (Known::Open, EntryReport::Started) if same_lease && entry.effect && entry.call == CallMatch::Same => {
+            Ok(Recorded::Same)
+        }
+        (Known::Open, EntryReport::Started) if same_lease && entry.effect => Err(EntryRefused::InProgress),
+        (Known::Open, EntryReport::Started) if same_lease && !entry.becomes_effect => Ok(Recorded::Same),
+        // A plain step of an ended attempt starts again, and so does one that is now called an effect. An effect would
+        // be in doubt by now.
+        (Known::Open, EntryReport::Started) if !entry.effect => Ok(Recorded::Now(EntryState::Started)),
+        (Known::Open | Known::InDoubt, EntryReport::Started) => Err(EntryRefused::InDoubt),
+        // Another call's failure does not tell whether the call that began the effect succeeded.
+        (Known::Open, EntryReport::Outcome(NotDone) | EntryReport::Checked(NotDone))
+            if same_lease && entry.effect && entry.call == CallMatch::Other =>
+        {
+            Err(EntryRefused::InProgress)
+        }
+        (Known::Open, EntryReport::Outcome(outcome) | EntryReport::Checked(outcome)) => {
             Ok(Recorded::Now(EntryState::told(outcome)))
         }
-        (Known::NotDone, Report::Started) => Ok(Recorded::Now(EntryState::Started)),
-        (Known::NotDone, Report::Outcome(Committed) | Report::Checked(Committed)) => {
+        (Known::NotDone, EntryReport::Started) => Ok(Recorded::Now(EntryState::Started)),
+        (Known::NotDone, EntryReport::Outcome(Committed) | EntryReport::Checked(Committed)) => {
             Ok(Recorded::Now(EntryState::Committed))
         }
-        (Known::NotDone, Report::Outcome(NotDone) | Report::Checked(NotDone)) => Ok(Recorded::Same),
-        (Known::InDoubt, Report::Checked(outcome)) => Ok(Recorded::Now(EntryState::Reconciled(outcome))),
-        // Whoever reports it done has done it: the doubt ends on the safe side.
-        (Known::InDoubt, Report::Outcome(Committed)) => Ok(Recorded::Now(EntryState::Committed)),
-        (Known::InDoubt, Report::Outcome(NotDone)) if same_lease && entry.call != Call::Other => {
+        (Known::NotDone, EntryReport::Outcome(NotDone) | EntryReport::Checked(NotDone)) => Ok(Recorded::Same),
+        (Known::InDoubt, EntryReport::Checked(outcome)) => Ok(Recorded::Now(EntryState::Reconciled(outcome))),
+        // A report that it is done settles the doubt on the safe side.
+        (Known::InDoubt, EntryReport::Outcome(Committed)) => Ok(Recorded::Now(EntryState::Committed)),
+        (Known::InDoubt, EntryReport::Outcome(NotDone)) if same_lease && entry.call != CallMatch::Other => {
             Ok(Recorded::Now(EntryState::Failed))
         }
-        // That this attempt or call did nothing says nothing of the one that left the doubt.
-        (Known::InDoubt, Report::Outcome(NotDone)) => Err(Refused::InDoubt),
+        // This attempt's failure does not tell what happened to the one that left the doubt.
+        (Known::InDoubt, EntryReport::Outcome(NotDone)) => Err(EntryRefused::InDoubt),
     }
 }
 
 /// An effect whose key another run holds.
-fn of_another(entry: &Entry, report: Report) -> Result<Recorded, Refused> {
+fn of_another(entry: &Entry, report: EntryReport) -> Result<Recorded, EntryRefused> {
     match entry.state.known() {
         Known::Done => Ok(Recorded::Replayed),
-        Known::Open => Err(Refused::InProgress),
-        Known::InDoubt => Err(Refused::InDoubt),
+        Known::Open => Err(EntryRefused::InProgress),
+        Known::InDoubt => Err(EntryRefused::InDoubt),
         // The key is free again.
         Known::NotDone => first(report, By::Live { epoch: 0 }),
     }
 }
 
-fn told_of_another(entry: &Entry, report: Report) -> Recorded {
+fn told_of_another(entry: &Entry, report: EntryReport) -> Recorded {
     match (entry.state.known(), report) {
-        (Known::NotDone, Report::Started) => Recorded::Now(EntryState::Started),
-        (Known::NotDone, Report::Outcome(outcome) | Report::Checked(outcome)) => {
+        (Known::NotDone, EntryReport::Started) => Recorded::Now(EntryState::Started),
+        (Known::NotDone, EntryReport::Outcome(outcome) | EntryReport::Checked(outcome)) => {
             Recorded::Now(EntryState::told(outcome))
         }
-        (Known::Open | Known::Done | Known::InDoubt, Report::Started) => Recorded::Beside(EntryState::Started),
+        (Known::Open | Known::Done | Known::InDoubt, EntryReport::Started) => Recorded::Beside(EntryState::Started),
         (
             Known::Open | Known::Done | Known::InDoubt,
-            Report::Outcome(EffectOutcome::Committed) | Report::Checked(EffectOutcome::Committed),
+            EntryReport::Outcome(EffectOutcome::Committed) | EntryReport::Checked(EffectOutcome::Committed),
         ) => Recorded::Beside(EntryState::Committed),
         (
             Known::Open | Known::Done | Known::InDoubt,
-            Report::Outcome(EffectOutcome::NotDone) | Report::Checked(EffectOutcome::NotDone),
+            EntryReport::Outcome(EffectOutcome::NotDone) | EntryReport::Checked(EffectOutcome::NotDone),
         ) => Recorded::Same,
     }
 }
 
 /// A report by the lease that began the entry, after that lease has ended: it settles a doubt. It starts nothing and never
 /// undoes what is known to be done.
-fn late(entry: &Entry, report: Report) -> Result<Recorded, Refused> {
+fn late(entry: &Entry, report: EntryReport) -> Result<Recorded, EntryRefused> {
     use EffectOutcome::{Committed, NotDone};
     match (entry.state.known(), report) {
-        (Known::Open | Known::Done | Known::NotDone | Known::InDoubt, Report::Started) => Err(Refused::Fenced),
-        // Another call than the one that began it can't say that nothing happened.
-        (Known::Open | Known::InDoubt, Report::Outcome(NotDone) | Report::Checked(NotDone))
-            if entry.effect && entry.call == Call::Other =>
-        {
-            Err(Refused::Fenced)
+        (Known::Open | Known::Done | Known::NotDone | Known::InDoubt, EntryReport::Started) => {
+            Err(EntryRefused::Fenced)
         }
-        (Known::Open | Known::InDoubt, Report::Outcome(outcome) | Report::Checked(outcome)) => {
+        // Another call than the one that began it can't say that nothing happened.
+        (Known::Open | Known::InDoubt, EntryReport::Outcome(NotDone) | EntryReport::Checked(NotDone))
+            if entry.effect && entry.call == CallMatch::Other =>
+        {
+            Err(EntryRefused::Fenced)
+        }
+        (Known::Open | Known::InDoubt, EntryReport::Outcome(outcome) | EntryReport::Checked(outcome)) => {
             Ok(Recorded::Now(EntryState::told(outcome)))
         }
         // A person reconciled it as not done; the worker that did it knows better.
-        (Known::NotDone, Report::Outcome(Committed) | Report::Checked(Committed)) => {
+        (Known::NotDone, EntryReport::Outcome(Committed) | EntryReport::Checked(Committed)) => {
             Ok(Recorded::Now(EntryState::Committed))
         }
-        (Known::NotDone, Report::Outcome(NotDone) | Report::Checked(NotDone))
-        | (Known::Done, Report::Outcome(Committed) | Report::Checked(Committed)) => Ok(Recorded::Same),
-        (Known::Done, Report::Outcome(NotDone) | Report::Checked(NotDone)) => Err(Refused::Fenced),
+        (Known::NotDone, EntryReport::Outcome(NotDone) | EntryReport::Checked(NotDone))
+        | (Known::Done, EntryReport::Outcome(Committed) | EntryReport::Checked(Committed)) => Ok(Recorded::Same),
+        (Known::Done, EntryReport::Outcome(NotDone) | EntryReport::Checked(NotDone)) => Err(EntryRefused::Fenced),
     }
 }
 
 /// A person settles what is in doubt.
-pub fn reconcile(state: EntryState, outcome: EffectOutcome) -> Result<Recorded, Refused> {
+pub fn reconcile(state: EntryState, outcome: EffectOutcome) -> Result<Recorded, EntryRefused> {
     match state {
         EntryState::Unknown => Ok(Recorded::Now(EntryState::Reconciled(outcome))),
         EntryState::Reconciled(before) if before == outcome => Ok(Recorded::Same),
-        EntryState::Started => Err(Refused::StillOpen),
-        EntryState::Committed | EntryState::Failed | EntryState::Reconciled(_) => Err(Refused::Settled(state.status())),
+        EntryState::Started => Err(EntryRefused::StillOpen),
+        EntryState::Committed | EntryState::Failed | EntryState::Reconciled(_) => {
+            Err(EntryRefused::Settled(state.status()))
+        }
     }
 }
 

@@ -12,12 +12,12 @@ const STATES: [EntryState; 6] = [
     EntryState::Reconciled(Committed),
     EntryState::Reconciled(NotDone),
 ];
-const REPORTS: [Report; 5] = [
-    Report::Started,
-    Report::Outcome(Committed),
-    Report::Outcome(NotDone),
-    Report::Checked(Committed),
-    Report::Checked(NotDone),
+const REPORTS: [EntryReport; 5] = [
+    EntryReport::Started,
+    EntryReport::Outcome(Committed),
+    EntryReport::Outcome(NotDone),
+    EntryReport::Checked(Committed),
+    EntryReport::Checked(NotDone),
 ];
 const MINE: u64 = 7;
 
@@ -31,14 +31,14 @@ fn ways() -> [By; 6] {
 }
 
 fn entry(state: EntryState) -> Entry {
-    Entry { state, effect: true, epoch: MINE, own: true, call: Call::Unnamed, becomes_effect: false }
+    Entry { state, effect: true, epoch: MINE, own: true, call: CallMatch::Unnamed, becomes_effect: false }
 }
 
 /// Every entry there can be, with every report in every way.
-fn each(mut law: impl FnMut(Entry, Report, By, Result<Recorded, Refused>)) {
+fn each(mut law: impl FnMut(Entry, EntryReport, By, Result<Recorded, EntryRefused>)) {
     for state in STATES {
         for [own, effect, becomes] in (0..8).map(|n| [n & 1, n & 2, n & 4].map(|bit| bit != 0)) {
-            for call in [Call::Same, Call::Other, Call::Unnamed] {
+            for call in [CallMatch::Same, CallMatch::Other, CallMatch::Unnamed] {
                 for report in REPORTS {
                     for by in ways() {
                         let becomes_effect = becomes && !effect;
@@ -51,7 +51,7 @@ fn each(mut law: impl FnMut(Entry, Report, By, Result<Recorded, Refused>)) {
     }
 }
 
-fn live(state: EntryState, report: Report, epoch: u64) -> Result<Recorded, Refused> {
+fn live(state: EntryState, report: EntryReport, epoch: u64) -> Result<Recorded, EntryRefused> {
     apply(Some(&entry(state)), report, By::Live { epoch })
 }
 
@@ -69,7 +69,7 @@ fn done_entries_stay_done() {
 fn an_effect_begins_only_where_nothing_happened() {
     each(|entry, report, by, answer| {
         if answer == Ok(Recorded::Now(EntryState::Started)) && entry.effect {
-            assert_eq!((entry.state.known(), report), (Known::NotDone, Report::Started), "{by:?}");
+            assert_eq!((entry.state.known(), report), (Known::NotDone, EntryReport::Started), "{by:?}");
         }
     });
 }
@@ -78,12 +78,12 @@ fn an_effect_begins_only_where_nothing_happened() {
 fn an_ended_lease_only_settles_what_it_began() {
     each(|entry, report, by, answer| {
         let By::Late { epoch } = by else { return };
-        if report == Report::Started || epoch != entry.epoch || !entry.own {
-            assert_eq!(answer, Err(Refused::Fenced), "{entry:?} {report:?}");
+        if report == EntryReport::Started || epoch != entry.epoch || !entry.own {
+            assert_eq!(answer, Err(EntryRefused::Fenced), "{entry:?} {report:?}");
         }
     });
     for report in REPORTS {
-        assert_eq!(apply(None, report, By::Late { epoch: MINE }), Err(Refused::Fenced));
+        assert_eq!(apply(None, report, By::Late { epoch: MINE }), Err(EntryRefused::Fenced));
     }
 }
 
@@ -108,20 +108,20 @@ fn entries_of_other_runs_never_change() {
 #[test]
 fn only_a_check_or_its_own_lease_settles_not_done() {
     let doubt = EntryState::Unknown;
-    assert_eq!(live(doubt, Report::Started, 8), Err(Refused::InDoubt));
-    assert_eq!(live(doubt, Report::Outcome(NotDone), 8), Err(Refused::InDoubt));
-    assert_eq!(live(doubt, Report::Outcome(NotDone), MINE), Ok(Recorded::Now(EntryState::Failed)));
-    assert_eq!(live(doubt, Report::Checked(NotDone), 8), Ok(Recorded::Now(EntryState::Reconciled(NotDone))));
-    assert_eq!(live(doubt, Report::Checked(Committed), 8), Ok(Recorded::Now(EntryState::Reconciled(Committed))));
-    assert_eq!(live(doubt, Report::Outcome(Committed), 8), Ok(Recorded::Now(EntryState::Committed)));
+    assert_eq!(live(doubt, EntryReport::Started, 8), Err(EntryRefused::InDoubt));
+    assert_eq!(live(doubt, EntryReport::Outcome(NotDone), 8), Err(EntryRefused::InDoubt));
+    assert_eq!(live(doubt, EntryReport::Outcome(NotDone), MINE), Ok(Recorded::Now(EntryState::Failed)));
+    assert_eq!(live(doubt, EntryReport::Checked(NotDone), 8), Ok(Recorded::Now(EntryState::Reconciled(NotDone))));
+    assert_eq!(live(doubt, EntryReport::Checked(Committed), 8), Ok(Recorded::Now(EntryState::Reconciled(Committed))));
+    assert_eq!(live(doubt, EntryReport::Outcome(Committed), 8), Ok(Recorded::Now(EntryState::Committed)));
 }
 
 #[test]
 fn keys_held_by_another_run_answer_by_their_state() {
-    let others = |state, by| apply(Some(&Entry { own: false, ..entry(state) }), Report::Started, by);
+    let others = |state, by| apply(Some(&Entry { own: false, ..entry(state) }), EntryReport::Started, by);
     let asked = By::Live { epoch: 1 };
-    assert_eq!(others(EntryState::Started, asked), Err(Refused::InProgress));
-    assert_eq!(others(EntryState::Unknown, asked), Err(Refused::InDoubt));
+    assert_eq!(others(EntryState::Started, asked), Err(EntryRefused::InProgress));
+    assert_eq!(others(EntryState::Unknown, asked), Err(EntryRefused::InDoubt));
     assert_eq!(others(EntryState::Committed, asked), Ok(Recorded::Replayed));
     assert_eq!(others(EntryState::Failed, asked), Ok(Recorded::Now(EntryState::Started)));
     let told = By::End { epoch: 0 };
@@ -132,35 +132,36 @@ fn keys_held_by_another_run_answer_by_their_state() {
 fn only_one_call_does_an_effect_under_a_lease() {
     let again = |effect, call, epoch| {
         let open = Entry { effect, call, ..entry(EntryState::Started) };
-        apply(Some(&open), Report::Started, By::Live { epoch })
+        apply(Some(&open), EntryReport::Started, By::Live { epoch })
     };
-    assert_eq!(again(true, Call::Same, MINE), Ok(Recorded::Same), "its answer was lost");
-    assert_eq!(again(true, Call::Other, MINE), Err(Refused::InProgress));
-    assert_eq!(again(true, Call::Unnamed, MINE), Err(Refused::InProgress));
-    assert_eq!(again(false, Call::Other, MINE), Ok(Recorded::Same), "a plain step does no harm");
-    assert_eq!(again(true, Call::Same, 8), Err(Refused::InDoubt), "another lease is never the same call");
+    assert_eq!(again(true, CallMatch::Same, MINE), Ok(Recorded::Same), "its answer was lost");
+    assert_eq!(again(true, CallMatch::Other, MINE), Err(EntryRefused::InProgress));
+    assert_eq!(again(true, CallMatch::Unnamed, MINE), Err(EntryRefused::InProgress));
+    assert_eq!(again(false, CallMatch::Other, MINE), Ok(Recorded::Same), "a plain step does no harm");
+    assert_eq!(again(true, CallMatch::Same, 8), Err(EntryRefused::InDoubt), "another lease is never the same call");
 }
 
 #[test]
 fn only_the_starting_call_reports_failure() {
-    let failed = |call, by| apply(Some(&Entry { call, ..entry(EntryState::Started) }), Report::Outcome(NotDone), by);
+    let failed =
+        |call, by| apply(Some(&Entry { call, ..entry(EntryState::Started) }), EntryReport::Outcome(NotDone), by);
     let (live, late) = (By::Live { epoch: MINE }, By::Late { epoch: MINE });
     for by in [live, late] {
-        assert_eq!(failed(Call::Same, by), Ok(Recorded::Now(EntryState::Failed)));
-        assert_eq!(failed(Call::Unnamed, by), Ok(Recorded::Now(EntryState::Failed)));
+        assert_eq!(failed(CallMatch::Same, by), Ok(Recorded::Now(EntryState::Failed)));
+        assert_eq!(failed(CallMatch::Unnamed, by), Ok(Recorded::Now(EntryState::Failed)));
     }
-    assert_eq!(failed(Call::Other, live), Err(Refused::InProgress));
-    assert_eq!(failed(Call::Other, late), Err(Refused::Fenced));
+    assert_eq!(failed(CallMatch::Other, live), Err(EntryRefused::InProgress));
+    assert_eq!(failed(CallMatch::Other, late), Err(EntryRefused::Fenced));
 }
 
 #[test]
 fn plain_steps_become_effects_by_a_new_intent() {
     let plain = Entry { effect: false, becomes_effect: true, ..entry(EntryState::Started) };
     let by = By::Live { epoch: MINE };
-    assert_eq!(apply(Some(&plain), Report::Started, by), Ok(Recorded::Now(EntryState::Started)));
+    assert_eq!(apply(Some(&plain), EntryReport::Started, by), Ok(Recorded::Now(EntryState::Started)));
     let done = Entry { state: EntryState::Committed, ..plain };
-    assert_eq!(apply(Some(&done), Report::Started, by), Ok(Recorded::Replayed));
-    assert_eq!(apply(Some(&done), Report::Outcome(Committed), by), Ok(Recorded::Now(EntryState::Committed)));
+    assert_eq!(apply(Some(&done), EntryReport::Started, by), Ok(Recorded::Replayed));
+    assert_eq!(apply(Some(&done), EntryReport::Outcome(Committed), by), Ok(Recorded::Now(EntryState::Committed)));
 }
 
 #[test]
@@ -168,17 +169,17 @@ fn reconciling_settles_an_unknown_effect_once() {
     let settled = EntryState::Reconciled(Committed);
     assert_eq!(reconcile(EntryState::Unknown, Committed), Ok(Recorded::Now(settled)));
     assert_eq!(reconcile(settled, Committed), Ok(Recorded::Same));
-    assert_eq!(reconcile(settled, NotDone), Err(Refused::Settled(StepStatus::Reconciled)));
-    assert_eq!(reconcile(EntryState::Started, NotDone), Err(Refused::StillOpen));
-    assert_eq!(reconcile(EntryState::Failed, Committed), Err(Refused::Settled(StepStatus::Failed)));
+    assert_eq!(reconcile(settled, NotDone), Err(EntryRefused::Settled(StepStatus::Reconciled)));
+    assert_eq!(reconcile(EntryState::Started, NotDone), Err(EntryRefused::StillOpen));
+    assert_eq!(reconcile(EntryState::Failed, Committed), Err(EntryRefused::Settled(StepStatus::Failed)));
 }
 
 #[test]
 fn a_late_commit_outweighs_a_persons_not_done() {
-    let late = |state, outcome| apply(Some(&entry(state)), Report::Outcome(outcome), By::Late { epoch: MINE });
+    let late = |state, outcome| apply(Some(&entry(state)), EntryReport::Outcome(outcome), By::Late { epoch: MINE });
     let now = Ok(Recorded::Now(EntryState::Committed));
     assert_eq!(late(EntryState::Reconciled(NotDone), Committed), now);
-    assert_eq!(late(EntryState::Reconciled(Committed), NotDone), Err(Refused::Fenced));
+    assert_eq!(late(EntryState::Reconciled(Committed), NotDone), Err(EntryRefused::Fenced));
     assert_eq!(late(EntryState::Committed, Committed), Ok(Recorded::Same));
 }
 
@@ -204,17 +205,17 @@ fn unnamed(ordinal: u32, state: EntryState, met: bool, intended: bool) -> Unname
 fn calls_without_a_key_find_their_own_step() {
     let mut both = [1, 2].map(|ordinal| unnamed(ordinal, EntryState::Started, true, true));
     both[1].same_call = true;
-    assert_eq!(ordinal(&both, Report::Started), 2, "sent again");
-    assert_eq!(ordinal(&both, Report::Outcome(Committed)), 2);
+    assert_eq!(ordinal(&both, EntryReport::Started), 2, "sent again");
+    assert_eq!(ordinal(&both, EntryReport::Outcome(Committed)), 2);
     both[1].met = false;
-    assert_eq!(ordinal(&both, Report::Started), 2, "the next one of this attempt");
+    assert_eq!(ordinal(&both, EntryReport::Started), 2, "the next one of this attempt");
     both[0].met = false;
-    assert_eq!(ordinal(&both, Report::Started), 1, "an earlier attempt's call is another one");
+    assert_eq!(ordinal(&both, EntryReport::Started), 1, "an earlier attempt's call is another one");
 }
 
 #[test]
 fn repeated_names_get_ordinals_and_replays_start_at_one() {
-    let (done, started) = (Report::Outcome(Committed), Report::Started);
+    let (done, started) = (EntryReport::Outcome(Committed), EntryReport::Started);
     assert_eq!(ordinal(&[], started), 1);
     let far = |ordinal| {
         [unnamed(ordinal, EntryState::Committed, true, false), unnamed(1, EntryState::Committed, true, false)]
@@ -235,13 +236,13 @@ fn repeated_names_get_ordinals_and_replays_start_at_one() {
 
 #[test]
 fn outcomes_without_an_open_step_repeat_or_stand_alone() {
-    let done = Report::Outcome(Committed);
+    let done = EntryReport::Outcome(Committed);
     let settled = [unnamed(1, EntryState::Committed, true, true)];
     assert_eq!(ordinal(&settled, done), 1, "the same word again");
     let alone = [unnamed(1, EntryState::Committed, true, false)];
     assert_eq!(ordinal(&alone, done), 2, "nothing was started: it is the next one");
     let doubt = [unnamed(1, EntryState::Committed, true, true), unnamed(2, EntryState::Unknown, false, true)];
-    assert_eq!(ordinal(&doubt, Report::Checked(NotDone)), 2);
+    assert_eq!(ordinal(&doubt, EntryReport::Checked(NotDone)), 2);
 }
 
 #[test]
@@ -333,22 +334,22 @@ fn only_undone_entries_release_their_key() {
 
 #[test]
 fn workers_cannot_report_unknown_or_reconciled() {
-    let said = StepStatus::ALL.iter().map(|status| (Report::of(*status, false), Report::of(*status, true)));
+    let said = StepStatus::ALL.iter().map(|status| (EntryReport::of(*status, false), EntryReport::of(*status, true)));
     let known: Vec<_> = said.filter(|(told, _)| told.is_some()).collect();
-    let both = |outcome| (Some(Report::Outcome(outcome)), Some(Report::Checked(outcome)));
-    assert_eq!(known, [(Some(Report::Started), Some(Report::Started)), both(Committed), both(NotDone)]);
+    let both = |outcome| (Some(EntryReport::Outcome(outcome)), Some(EntryReport::Checked(outcome)));
+    assert_eq!(known, [(Some(EntryReport::Started), Some(EntryReport::Started)), both(Committed), both(NotDone)]);
     assert_eq!(StepStatus::ALL.len(), 5);
 }
 
 #[test]
 fn the_end_of_an_attempt_settles_its_own_entries() {
     let end = |state, report| apply(Some(&entry(state)), report, By::End { epoch: MINE });
-    assert_eq!(end(EntryState::Started, Report::Outcome(Committed)), Ok(Recorded::Now(EntryState::Committed)));
-    assert_eq!(end(EntryState::Started, Report::Outcome(NotDone)), Ok(Recorded::Now(EntryState::Failed)));
-    assert_eq!(end(EntryState::Failed, Report::Outcome(Committed)), Ok(Recorded::Now(EntryState::Committed)));
+    assert_eq!(end(EntryState::Started, EntryReport::Outcome(Committed)), Ok(Recorded::Now(EntryState::Committed)));
+    assert_eq!(end(EntryState::Started, EntryReport::Outcome(NotDone)), Ok(Recorded::Now(EntryState::Failed)));
+    assert_eq!(end(EntryState::Failed, EntryReport::Outcome(Committed)), Ok(Recorded::Now(EntryState::Committed)));
     let plain = Entry { effect: false, ..entry(EntryState::Started) };
-    let anew = apply(Some(&plain), Report::Started, By::Live { epoch: 8 });
-    assert_eq!(anew, Ok(Recorded::Now(EntryState::Started)), "a plain step of a lease that is over");
+    let again = apply(Some(&plain), EntryReport::Started, By::Live { epoch: 8 });
+    assert_eq!(again, Ok(Recorded::Now(EntryState::Started)), "a plain step of a lease that is over");
 }
 
 #[test]

@@ -7,15 +7,15 @@
 //!
 //! - A `call_id` comes first: what it began under this lease is the one it means.
 //!
-//! So without a `call_id` a `started` that is sent twice counts twice, and what nobody settles is in doubt afterwards.
-//! Whoever sends again, or has two of one name open at once, gives keys or a `call_id`.
+//! So without a `call_id`, a `started` that is sent twice counts twice, and an unsettled one ends in doubt.
+//! A client that resends, or has two of one name open at once, gives keys or a `call_id`.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::ledger::{EntryState, Known, Report};
+use crate::ledger::{EntryReport, EntryState, Known};
 use crate::text::name::bytes_of_label;
 
 const PREFIX: &str = "step:";
@@ -39,7 +39,7 @@ pub struct Unnamed {
 }
 
 /// Which of its name a report means.
-pub fn ordinal(of_name: &[Unnamed], report: Report) -> u32 {
+pub fn ordinal(of_name: &[Unnamed], report: EntryReport) -> u32 {
     let last_met = of_name.iter().filter(|step| step.met).max_by_key(|step| step.ordinal);
     // The first that this attempt has not met: a key that names a later one moves nobody on.
     let next = free_ordinal(&of_name.iter().filter(|step| step.met).map(|step| step.ordinal).collect(), 0);
@@ -49,9 +49,9 @@ pub fn ordinal(of_name: &[Unnamed], report: Report) -> u32 {
     let repeated = || last_met.filter(|step| step.intended).map(|step| step.ordinal);
     let same_call = || first(&|step| step.met && step.same_call);
     match report {
-        Report::Started => same_call().unwrap_or(next),
-        Report::Outcome(_) => same_call().or_else(open).or_else(repeated).unwrap_or(next),
-        Report::Checked(_) => {
+        EntryReport::Started => same_call().unwrap_or(next),
+        EntryReport::Outcome(_) => same_call().or_else(open).or_else(repeated).unwrap_or(next),
+        EntryReport::Checked(_) => {
             let doubtful = first(&|step| step.state.known() == Known::InDoubt);
             doubtful.or_else(open).or_else(repeated).unwrap_or(next)
         }

@@ -6,8 +6,8 @@ use crate::guard::hazard;
 use crate::policy::{Policy, RetryBy};
 use crate::reason::{Category, Reason};
 use crate::run::{
-    ATTEMPT_MAX, BeforeMerge, Closed, Due, Ended, Hold, Lease, LeftQueues, Memory, Merged, Run, Scheduled, State,
-    StateName,
+    ATTEMPT_MAX, BeforeMerge, Closed, Due, Ended, FailureMemory, Hold, Lease, LeftQueues, Merged, Run, Scheduled,
+    State, StateName,
 };
 use crate::strategy::{Decision, Failure, decide};
 use crate::text::Label;
@@ -70,7 +70,7 @@ fn under_way(run: &Run) -> Result<&Lease, Refused> {
 
 pub(super) fn heartbeat(run: &Run, now: Timestamp) -> Result<Moved, Refused> {
     let lease = under_way(run)?;
-    // A lease never shrinks: a clock set back must not end somebody's work.
+    // A lease never shrinks: a clock set back must not end running work.
     let expires_at = lease.expires_at.max(now.plus_ms(lease.lease_ms));
     // After a renewal the next server downtime may extend it again.
     let renewed = Lease { expires_at, extended: false, ..lease.clone() };
@@ -251,7 +251,7 @@ fn doubt_open_effects(run: &mut Run) -> Vec<Effect> {
     vec![Effect::DoubtOpenEffects]
 }
 
-fn remember(memory: &mut Memory, failure: &Failure) {
+fn remember(memory: &mut FailureMemory, failure: &Failure) {
     if let Some(output) = failure.refused {
         let before = memory.refused.filter(|(same, _)| *same == output).map_or(0, |(_, n)| n);
         memory.refused = Some((output, before + 1));

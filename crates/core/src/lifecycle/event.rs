@@ -30,12 +30,12 @@ pub enum Event<'a> {
     Release {
         jitter: f64,
     },
-    /// `unattended`: it ran out while no replica of ours was there to take a heartbeat.
+    /// `unattended`: it ran out while no server was up to take a heartbeat.
     LeaseRanOut {
         unattended: bool,
         jitter: f64,
     },
-    /// `unattended`: likewise, nobody was there to take a step.
+    /// `unattended`: likewise, no server was up to take a step.
     IdleTooLong {
         unattended: bool,
         jitter: f64,
@@ -43,11 +43,11 @@ pub enum Event<'a> {
     DeadlinePassed {
         jitter: f64,
     },
-    /// Nobody began it; times in which no server was there do not count. They come newest first.
+    /// No worker began it in time. `absences`, which do not count, are newest first.
     Unclaimed {
         absences: &'a [Absence],
     },
-    /// Its payload was looked at before the first attempt, and no attempt could do it.
+    /// Preflight before the first attempt found that no attempt could succeed.
     WillNotFit {
         failure: &'a Failure,
         why: &'a str,
@@ -61,7 +61,7 @@ pub enum Event<'a> {
     Park,
     /// A person asks for a decision, on the replay proposed or on the run as it is.
     Review(Review),
-    /// `plan_hash`: of the plan that was looked at. The review names the plan as it is.
+    /// `plan_hash`: of the plan that the approver saw. The review names the current plan.
     Approve {
         plan_hash: &'a str,
     },
@@ -74,12 +74,12 @@ pub enum Event<'a> {
     Reassign {
         severity: Severity,
     },
-    /// Somebody looks after it; the state stays.
+    /// Assigned to a person or team; the state stays.
     Assign,
     Hold {
         by: Label,
     },
-    /// Its holder lets go; `due` is when it comes up, so that not all of them come up at once.
+    /// Its holder releases it; `due` differs between runs, so that they do not all become due at once.
     Unhold {
         due: Timestamp,
     },
@@ -197,7 +197,7 @@ pub struct Begin {
     pub lease_ms: u64,
     pub idle_ms: Option<u64>,
     pub deadline_ms: Option<u64>,
-    /// The caller retries by its own clock: our due time and our holds are advice.
+    /// The caller retries on its own schedule: our due time and holds are advice.
     pub by_caller: bool,
 }
 
@@ -210,10 +210,10 @@ words! {
     }
 }
 
-/// What the store has to do beside keeping the run.
+/// What the store has to do besides storing the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// Keep the attempt's record.
+    /// Store the attempt's record.
     AttemptEnded { attempt: u32, outcome: Outcome },
     /// Ledger entries left open by the attempt have no known outcome.
     DoubtOpenEffects,
@@ -221,12 +221,12 @@ pub enum Effect {
     Wake,
 }
 
-/// A run after its move.
+/// A run after a transition.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Moved {
     pub run: Run,
     pub effects: Vec<Effect>,
-    /// The decision, where the move was a failure.
+    /// The decision, if the event was a failure.
     pub verdict: Option<Verdict>,
 }
 

@@ -108,7 +108,7 @@ fn samples(state: StateName, into: Option<&RunId>) -> Vec<Run> {
         let has_failed = state.name() != StateName::Succeeded && state.name() != StateName::Running;
         Run { state, attempt: 1, epoch: 1, epoch_attempt: 1, has_failed, ..Run::new(past) }
     });
-    // One that nobody has begun yet, as it was enqueued.
+    // Enqueued and not begun yet.
     let fresh = (state == StateName::Scheduled).then(|| Run::new(past));
     begun.chain(fresh).collect()
 }

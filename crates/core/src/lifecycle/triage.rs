@@ -1,4 +1,4 @@
-//! Moves that a person makes, or that undo one.
+//! Transitions that a person makes, or that undo one.
 
 use crate::guard::{Hazard, hazard, is_unsafe};
 use crate::ids::RunId;
@@ -6,7 +6,7 @@ use crate::lifecycle::attempts::next_attempt;
 use crate::lifecycle::event::Refused;
 use crate::lifecycle::event::{Effect, Moved, Outcome};
 use crate::policy::{Policy, RetryBy};
-use crate::run::{BeforeMerge, Closed, Due, Ended, Memory, Merged, REVISION_MAX, Review, Run, Scheduled, State};
+use crate::run::{BeforeMerge, Closed, Due, Ended, FailureMemory, Merged, REVISION_MAX, Review, Run, Scheduled, State};
 use crate::text::Label;
 use crate::time::Timestamp;
 use crate::verdict::DeadBecause;
@@ -22,7 +22,7 @@ pub(super) fn replay(
     match &run.state {
         State::Review(Review { reopens: Some(closed), .. }) if !force => return Err(Refused::Closed(closed.name())),
         State::Dead { .. } | State::Review(_) | State::Scheduled(_) => {}
-        // The worker may still be at it, and what it does cannot be undone.
+        // The worker may still be working, and its effects cannot be undone.
         State::Running(_) => return Err(Refused::InFlight),
         State::Succeeded | State::Recovered | State::Resolved | State::Discarded if force => {}
         State::Succeeded | State::Recovered | State::Resolved | State::Discarded => {
@@ -31,7 +31,7 @@ pub(super) fn replay(
         State::Merged(merged) => return Err(Refused::MergedInto(merged.into.clone())),
     }
     next_attempt(run)?;
-    // A fix has made it one more; not even force makes another.
+    // The fix has already added one; not even force passes the maximum.
     if run.revision > REVISION_MAX {
         return Err(Refused::TooManyRevisions(REVISION_MAX));
     }
@@ -46,7 +46,8 @@ pub(super) fn replay(
     if by_person {
         // A person's replay is a fresh budget; what kills every attempt the same way is still remembered.
         next.budget_from = run.attempt;
-        next.memory = Memory { streak: run.memory.streak, refused: run.memory.refused, ..Memory::default() };
+        next.memory =
+            FailureMemory { streak: run.memory.streak, refused: run.memory.refused, ..FailureMemory::default() };
         next.releases_in_row = 0;
     }
     Ok(Moved::with(next, vec![Effect::Wake]))
@@ -168,7 +169,7 @@ pub(super) fn review_expired(run: &Run, now: Timestamp) -> Result<Moved, Refused
     Ok(Moved::plain(Run { state: decided_against(review, DeadBecause::Expired), ..run.clone() }))
 }
 
-/// Whoever asked to open a closed run again and got no yes has changed nothing about it.
+/// Without approval, a request to reopen a closed run leaves it closed.
 fn decided_against(review: &Review, because: DeadBecause) -> State {
     review.reopens.map_or(State::Dead { because }, State::from)
 }
@@ -191,7 +192,7 @@ pub(super) fn park(run: &Run) -> Result<Moved, Refused> {
 /// A replay that waits was let through for where it goes; anywhere else it obeys the rules that a replay there would.
 pub(super) fn reassign(run: &Run, severity: Severity, policy: &Policy) -> Result<Moved, Refused> {
     open_because(run)?;
-    // Whoever may approve would approve what they themselves have changed.
+    // Otherwise an approver could change what they approve.
     if matches!(run.state, State::Review(_)) {
         return Err(Refused::WrongState(run.state.name()));
     }
@@ -263,7 +264,7 @@ pub(super) fn unhold(run: &Run, due: Timestamp, now: Timestamp) -> Result<Moved,
     let due = due.max(now);
     match &scheduled.due {
         Due::Held(_) => {
-            // Somebody said: not before then.
+            // A person deferred it.
             let due = run.deferred_until.map_or(due, |until| until.max(due));
             let scheduled = Scheduled { due: Due::At(due), replay: scheduled.replay };
             let next = Run { state: State::Scheduled(scheduled), ..run.clone() };
@@ -278,7 +279,7 @@ pub(super) fn merge(run: &Run, into: &RunId) -> Result<Moved, Refused> {
     let before = match &run.state {
         // What a breaker held may try again as soon as it is taken apart.
         State::Scheduled(_) => BeforeMerge::Scheduled { due: run.due_at().unwrap_or_default() },
-        // Somebody asked to open it again, and nobody has said yes.
+        // The request to reopen it is not approved.
         State::Review(Review { reopens: Some(closed), .. }) => BeforeMerge::Closed(*closed),
         State::Running(_)
         | State::Dead { .. }

@@ -135,7 +135,7 @@ fn builtin() -> &'static [ModelEntry] {
     READ.get_or_init(|| serde_json::from_str(DATA).unwrap_or_default())
 }
 
-/// Vendors that stand before a model's name, as in `us.anthropic.claude-…`.
+/// Vendor prefixes of model names, as in `us.anthropic.claude-…`.
 const VENDORS: &[&str] = &[
     "anthropic",
     "amazon",

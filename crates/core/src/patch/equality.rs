@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::{Why, WorkBudget};
-use crate::json::{EntrySpan, Kind, entries, kind_at};
+use crate::json::{EntrySpan, JsonKind, entries, kind_at};
 use crate::text::decode_token;
 
 /// Deeper than this only the very same text counts as the same.
@@ -21,7 +21,7 @@ fn same_within(a: &str, b: &str, depth: usize, work: &mut WorkBudget) -> Result<
     }
     work.look(a.len() + b.len())?;
     Ok(match (kind_at(a, 0), kind_at(b, 0)) {
-        (Kind::Object, Kind::Object) => {
+        (JsonKind::Object, JsonKind::Object) => {
             let (a, b) = (members(a), members(b));
             if a.len() != b.len() {
                 return Ok(false);
@@ -34,7 +34,7 @@ fn same_within(a: &str, b: &str, depth: usize, work: &mut WorkBudget) -> Result<
             }
             true
         }
-        (Kind::Array, Kind::Array) => {
+        (JsonKind::Array, JsonKind::Array) => {
             let (mut left, mut right) = (entries(a, 0), entries(b, 0));
             loop {
                 match (left.next(), right.next()) {
@@ -48,9 +48,9 @@ fn same_within(a: &str, b: &str, depth: usize, work: &mut WorkBudget) -> Result<
                 }
             }
         }
-        (Kind::String, Kind::String) => decode_token(a) == decode_token(b),
-        (Kind::Other, Kind::Other) => matches!((number(a), number(b)), (Some(a), Some(b)) if a == b),
-        (Kind::Object | Kind::Array | Kind::String | Kind::Other, _) => false,
+        (JsonKind::String, JsonKind::String) => decode_token(a) == decode_token(b),
+        (JsonKind::Other, JsonKind::Other) => matches!((number(a), number(b)), (Some(a), Some(b)) if a == b),
+        (JsonKind::Object | JsonKind::Array | JsonKind::String | JsonKind::Other, _) => false,
     })
 }
 

@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use super::{Why, WorkBudget};
-use crate::json::{EntrySpan, Kind, after_space, entries, kind_at, value_end};
+use crate::json::{EntrySpan, JsonKind, after_space, entries, kind_at, value_end};
 use crate::text::decode_token;
 
-/// Longer ones name nothing that anybody wrote by hand or program.
+/// A longer pointer is refused.
 const POINTER_MAX_BYTES: usize = 8 * 1024;
 
 /// A pointer's names, decoded. Empty: the whole document.
@@ -76,8 +76,8 @@ pub(super) fn find(text: &str, names: &[String], work: &mut WorkBudget) -> Resul
 struct Finder<'a> {
     text: &'a str,
     names: &'a [String],
-    /// The objects and lists around the place at hand, each on the way, with how many entries of it were passed.
-    open: Vec<(Kind, usize)>,
+    /// The containers around the current position, each with how many of its entries were passed.
+    open: Vec<(JsonKind, usize)>,
     found: Option<Range<usize>>,
 }
 
@@ -104,16 +104,16 @@ impl Finder<'_> {
     }
 
     /// Past an entry, or into its value if that is on the way.
-    fn entry(&mut self, kind: Kind, at: usize, start: usize) -> usize {
+    fn entry(&mut self, kind: JsonKind, at: usize, start: usize) -> usize {
         let Some(name) = self.names.get(self.open.len() - 1) else { return self.text.len() };
         let (value, wanted) = match kind {
-            Kind::Object => {
+            JsonKind::Object => {
                 let end = value_end(self.text, start);
                 // Past the colon.
                 let value = after_space(self.text, after_space(self.text, end) + 1);
                 (value, decode_token(&self.text[start..end]) == *name)
             }
-            Kind::Array | Kind::String | Kind::Other => (start, index(name) == Some(at)),
+            JsonKind::Array | JsonKind::String | JsonKind::Other => (start, index(name) == Some(at)),
         };
         if wanted { self.value(value) } else { value_end(self.text, value) }
     }
@@ -122,7 +122,7 @@ impl Finder<'_> {
     fn value(&mut self, start: usize) -> usize {
         self.found = None;
         let kind = kind_at(self.text, start);
-        if self.open.len() < self.names.len() && matches!(kind, Kind::Object | Kind::Array) {
+        if self.open.len() < self.names.len() && matches!(kind, JsonKind::Object | JsonKind::Array) {
             self.open.push((kind, 0));
             return start + 1;
         }
@@ -137,9 +137,9 @@ impl Finder<'_> {
 /// The entry of that name. Where an object has a key twice, the last one: that is the one readers take.
 pub(super) fn child(text: &str, container: usize, name: &str) -> Option<EntrySpan> {
     match kind_at(text, container) {
-        Kind::Object => entries(text, container).filter(|entry| is_named(text, entry, name)).last(),
-        Kind::Array => entries(text, container).nth(index(name)?),
-        Kind::String | Kind::Other => None,
+        JsonKind::Object => entries(text, container).filter(|entry| is_named(text, entry, name)).last(),
+        JsonKind::Array => entries(text, container).nth(index(name)?),
+        JsonKind::String | JsonKind::Other => None,
     }
 }
 

@@ -11,7 +11,7 @@ use std::ops::Range;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::json::{EntrySpan, Kind, entries, kind_at, value_end};
+use crate::json::{EntrySpan, JsonKind, entries, kind_at, value_end};
 use crate::text::Text;
 use crate::wire::RawJson;
 use crate::wire::bounds::POINTER_MAX_BYTES;
@@ -36,7 +36,7 @@ words! {
 /// One operation of a JSON Patch. Stricter than the RFC: a member that it does not know is refused, not ignored.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Operation {
+pub struct PatchOperation {
     pub op: PatchOp,
     /// JSON Pointer (RFC 6901).
     #[schemars(length(max = POINTER_MAX_BYTES))]
@@ -51,7 +51,7 @@ pub struct Operation {
     pub value: Option<RawJson>,
 }
 
-/// A value that is there, `null` included: serde itself would take that for an absent one.
+/// A present value, `null` included: serde itself would read `null` as absent.
 pub(crate) fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<RawJson>, D::Error> {
     RawJson::deserialize(deserializer).map(Some)
 }
@@ -98,13 +98,13 @@ pub enum Why {
 }
 
 /// `payload` with `patch` done to it, at most `max_bytes` long. `payload` is well-formed JSON without white space around.
-pub fn apply(payload: &str, patch: &[Operation], max_bytes: usize) -> Result<String, BadPatch> {
+pub fn apply(payload: &str, patch: &[PatchOperation], max_bytes: usize) -> Result<String, BadPatch> {
     apply_within(payload, patch, max_bytes, &mut WorkBudget::of(WORK_MAX_BYTES))
 }
 
 fn apply_within(
     payload: &str,
-    patch: &[Operation],
+    patch: &[PatchOperation],
     max_bytes: usize,
     work: &mut WorkBudget,
 ) -> Result<String, BadPatch> {
@@ -127,7 +127,7 @@ struct PatchStep<'a> {
 }
 
 impl PatchStep<'_> {
-    fn run(mut self, operation: &Operation) -> Result<(), Why> {
+    fn run(mut self, operation: &PatchOperation) -> Result<(), Why> {
         let path = Pointer::parse(&operation.path.decode()).ok_or(Why::BadPointer)?;
         let value = || operation.value.as_ref().map(|value| value.get()).ok_or(Why::ValueMissing);
         match operation.op {
@@ -178,15 +178,15 @@ impl PatchStep<'_> {
         let Some((parents, name)) = path.split() else { return self.splice(0..self.text.len(), value) };
         let container = self.container(parents)?;
         match kind_at(self.text, container) {
-            Kind::Object => match child(self.text, container, name) {
+            JsonKind::Object => match child(self.text, container, name) {
                 Some(entry) => self.splice(entry.value, value),
                 None => {
                     let last = entries(self.text, container).last();
                     self.append(container, last, Some(name), value)
                 }
             },
-            Kind::Array => self.insert(container, name, value),
-            Kind::String | Kind::Other => Err(Why::NothingThere),
+            JsonKind::Array => self.insert(container, name, value),
+            JsonKind::String | JsonKind::Other => Err(Why::NothingThere),
         }
     }
 
@@ -234,7 +234,7 @@ impl PatchStep<'_> {
         let (parents, name) = path.split().ok_or(Why::WholeDocument)?;
         let container = self.container(parents)?;
         let gone = match kind_at(self.text, container) {
-            Kind::Object => {
+            JsonKind::Object => {
                 // A key that is there twice would come back as its earlier self: all of that name go.
                 let named = entries(self.text, container).filter(|entry| is_named(self.text, entry, name)).count();
                 if named > 1 {
@@ -245,11 +245,11 @@ impl PatchStep<'_> {
                 }
                 cut(self.text, container, |_, entry| is_named(self.text, entry, name))
             }
-            Kind::Array => {
+            JsonKind::Array => {
                 let wanted = index(name).ok_or(Why::NothingThere)?;
                 cut(self.text, container, |at, _| at == wanted)
             }
-            Kind::String | Kind::Other => None,
+            JsonKind::String | JsonKind::Other => None,
         };
         self.text.replace_range(gone.ok_or(Why::NothingThere)?, "");
         Ok(())
@@ -282,7 +282,7 @@ fn without(text: &str, container: usize, name: &str) -> String {
     format!("{{{}}}", kept.join(","))
 }
 
-/// Bytes that may still be looked at.
+/// Bytes that may still be read.
 #[derive(Debug)]
 struct WorkBudget {
     left: usize,
@@ -293,7 +293,7 @@ impl WorkBudget {
         Self { left: bytes }
     }
 
-    /// One look at that many bytes.
+    /// Charges one read of that many bytes.
     fn look(&mut self, bytes: usize) -> Result<(), Why> {
         self.left = self.left.checked_sub(bytes).ok_or(Why::TooCostly)?;
         Ok(())

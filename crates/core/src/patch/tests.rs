@@ -4,11 +4,11 @@ use proptest::prelude::{Just, Strategy as _, any, prop_oneof};
 use proptest::{prop_assert, prop_assert_eq, proptest};
 use serde_json::Value;
 
-use super::{Operation, Why, WorkBudget, apply, apply_within, differences};
+use super::{PatchOperation, Why, WorkBudget, apply, apply_within, differences};
 
 const ROOM: usize = 1 << 20;
 
-fn patch(text: &str) -> Vec<Operation> {
+fn patch(text: &str) -> Vec<PatchOperation> {
     serde_json::from_str(text).unwrap()
 }
 
@@ -179,7 +179,7 @@ proptest! {
     #[test]
     fn differences_applied_as_a_patch_give_the_other(before in json(), after in json()) {
         let (before, after) = (before.to_string(), after.to_string());
-        let mut operations: Vec<Operation> = Vec::new();
+        let mut operations: Vec<PatchOperation> = Vec::new();
         for difference in differences(&before, &after, usize::MAX) {
             let path = Value::from(difference.path.as_str());
             let value = difference.after.map_or_else(String::new, |after| format!(r#","value":{after}"#));
@@ -189,7 +189,7 @@ proptest! {
                 (Some(_), None) => "remove",
             };
             let operation = serde_json::from_str(&format!(r#"{{"op":"{op}","path":{path}{value}}}"#)).unwrap();
-            // EntrySpans taken from the end of a list first: each keeps the index it was named by.
+            // Entries taken from the end of a list first: each keeps the index it was named by.
             if op == "remove" { operations.insert(0, operation) } else { operations.push(operation) }
         }
         let done = apply(&before, &operations, usize::MAX).unwrap();

@@ -5,7 +5,7 @@ use super::template::Mask;
 use super::template::Template;
 use super::word::{self, Judgement};
 
-/// Quoted text longer than this, with this many spaces, is somebody's data.
+/// Quoted text longer than this, with this many spaces, is data.
 const LONGEST_NAME: usize = 80;
 const PROSE_SPACES: usize = 6;
 /// How far a closing quote is looked for.

@@ -53,7 +53,7 @@ impl<'a> Frames<'a> {
         }
     }
 
-    /// The frames of a trace whose message is told elsewhere.
+    /// The frames of a trace whose message comes from another field.
     pub(super) fn add_all(&mut self, trace: &'a str) {
         Lines::new(trace).filter(|(_, kind)| *kind == LineKind::Frame).for_each(|(line, _)| self.add(line));
     }

@@ -1,4 +1,4 @@
-//! Replay plans: which steps a replay would skip or run, what is in doubt, whether somebody has to approve, and why it
+//! Replay plans: which steps a replay would skip or run, what is in doubt, whether approval is needed, and why it
 //! would be refused. The hash binds an approval to one plan.
 
 #[cfg(test)]
@@ -224,7 +224,7 @@ fn held_by(run: &Run) -> Option<&Label> {
     }
 }
 
-/// Below this the number of replays left is a warning.
+/// Fewer replays left than this are a warning.
 const FEW_REPLAYS: u32 = 3;
 
 fn warnings(situation: &PlanInput<'_>, fixed: &Run, over_effect: bool) -> Vec<PlanWarning> {

@@ -1,4 +1,4 @@
-//! Which replays need a second pair of eyes, and for how long the question stands.
+//! Which replays need approval, and how long a request for it stays open.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -64,7 +64,7 @@ impl Approval {
         self.always || self.if_unsafe || self.from_severity.is_some()
     }
 
-    /// Needed wherever either needs it. The question stands for the shorter time of those that ask.
+    /// Needed wherever either needs it; the shorter expiry applies.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         let expires_ms = match (self.asks(), other.asks()) {

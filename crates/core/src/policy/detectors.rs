@@ -9,7 +9,7 @@ use crate::money::Usd;
 use crate::text::LABEL_MAX_BYTES;
 use crate::wire::bounds::TOKENS_MAX;
 
-/// One layer's word on detectors: only what it changes.
+/// One layer's detector settings: only what it changes.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DetectLayer {
@@ -22,7 +22,7 @@ pub struct DetectLayer {
     /// An output that was cut off is a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_truncated: Option<bool>,
-    /// An answer that a content filter or a refusal took the place of is a failure.
+    /// An answer replaced by a content filter or a refusal is a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_filtered: Option<bool>,
     /// A generation that its provider calls unusable is a failure.
@@ -31,10 +31,10 @@ pub struct DetectLayer {
     /// A turn that was paused, or an agent stopped while it asked for a tool, is a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused_turn: Option<bool>,
-    /// A framework's step-cap text in the answer's place is a failure.
+    /// A framework's step-cap text in place of an answer is a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_cap_answer: Option<bool>,
-    /// A tool's error in the answer's place is a failure.
+    /// A tool's error in place of an answer is a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_error_as_text: Option<bool>,
     /// Work whose every tool call failed is a failure.
@@ -116,7 +116,7 @@ pub struct Detectors {
 }
 
 impl Default for Detectors {
-    /// On: what needs nothing but the report to tell. Off: what somebody has to declare first.
+    /// On: checks that need only the report. Off: checks that need a declaration.
     fn default() -> Self {
         Self {
             empty_output: true,

@@ -37,7 +37,7 @@ pub struct PolicyLayer {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = DEADLINE_MS_MAX))]
     pub deadline_ms: Option<u64>,
-    /// A scheduled run that nobody begins this long after its due time is dead-lettered as unclaimed.
+    /// A scheduled run that no worker begins this long after its due time is dead-lettered as unclaimed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = bounds::SPAN_MS_MAX))]
     pub unclaimed_after_ms: Option<u64>,
@@ -68,7 +68,7 @@ pub struct PolicyLayer {
     /// Where in a payload the request to the model lies: JSON pointers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<PayloadShape>,
-    /// Which replays wait for somebody's approval; never when absent.
+    /// Which replays need approval; never when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay_approval: Option<ReplayApproval>,
     /// How long a run waits in review before it is dead-lettered as expired; 24 h when absent.
@@ -78,7 +78,7 @@ pub struct PolicyLayer {
     /// When failing work is held back: a section of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub breaker: Option<BreakerLayer>,
-    /// How much of the workers a tenant may have at a time: a section of its own. A queue's is not asked.
+    /// Limits on a tenant's running attempts and leases: a section of its own. Ignored on a queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<Limits>,
 }
@@ -90,10 +90,10 @@ const DEADLINE_MS_MAX: u64 = 31 * DAY_MS;
 const MAX_ATTEMPTS_MAX: u32 = 1_000;
 const SCHEDULE_ENTRIES_MAX: usize = 100;
 const MODELS_MAX: u64 = 20;
-/// One for each reason there is, and a few of one's own.
+/// One per built-in reason, and room for custom ones.
 const STRATEGIES_MAX: u64 = 100;
 
-/// A setting outside what it may be.
+/// A setting outside its allowed range.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{field}` must be {must_be}")]
 pub struct BadSetting {
@@ -141,7 +141,7 @@ pub(super) fn within(field: &'static str, value: Option<u64>, min: u64, max: u64
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RetryBy {
-    /// Whoever leases the queue, or its push destination.
+    /// The worker that leases the queue, or its push destination.
     #[default]
     Worker,
     /// The reporter's own broker or loop: our due time is advice, nothing is ever leased.

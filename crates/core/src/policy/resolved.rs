@@ -160,7 +160,7 @@ impl Policies {
         Policy { models: self.models.clone(), agents: self.agents.clone(), ..policy }
     }
 
-    /// What a tenant may have of the workers: one figure over all its queues.
+    /// A tenant's limits, over all its queues.
     pub fn limits_of(&self, tenant: &Tenant) -> Limits {
         let own = self.tenants.get(tenant);
         let tier = own.and_then(|own| own.tier.as_ref()).and_then(|tier| self.tiers.get(tier));
@@ -173,7 +173,7 @@ impl Policies {
         limits
     }
 
-    /// What holds for breakers that are nobody's own.
+    /// The settings of breakers that all tenants share.
     pub fn shared_breakers(&self) -> BreakerSettings {
         Policy::resolve(RetryBy::default(), &[&self.defaults]).breaker
     }

@@ -136,7 +136,7 @@ impl Budgets {
         self.retry_cost_usd_per_tenant_day = layer.retry_cost_usd_per_tenant_day.or(self.retry_cost_usd_per_tenant_day);
     }
 
-    /// Whether anybody has to know what the tenant's retries used today.
+    /// Whether a budget depends on what the tenant's retries used today.
     pub fn look_at_the_tenant(&self) -> bool {
         self.retry_tokens_per_tenant_day.is_some() || self.retry_cost_usd_per_tenant_day.is_some()
     }
@@ -147,7 +147,7 @@ const POINTER_MAX_BYTES: usize = 500;
 words! {
     /// Whose request format it is.
     pub enum PayloadFormat {
-        /// OpenAI chat completions, and all that speak it.
+        /// OpenAI chat completions, and compatible APIs.
         OpenaiChat = "openai_chat",
         /// OpenAI responses.
         OpenaiResponses = "openai_responses",
@@ -161,7 +161,7 @@ words! {
 words! {
     /// What is done about a payload that will not fit, before its first attempt.
     pub enum Preflight {
-        /// Nothing is looked at.
+        /// No check.
         Off = "off",
         /// The answer says so, and the run begins.
         Warn = "warn",
@@ -235,7 +235,7 @@ impl PayloadShape {
     }
 }
 
-/// What a layer says of breakers.
+/// One layer's breaker settings.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BreakerLayer {
@@ -254,7 +254,7 @@ pub struct BreakerLayer {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub failure_share: Option<f64>,
-    /// How long it stays open before one attempt may find out (1,000 to 86,400,000); 30 s when absent.
+    /// How long it stays open before one attempt probes (1,000 to 86,400,000); 30 s when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = DAY_MS))]
     pub open_ms: Option<u64>,

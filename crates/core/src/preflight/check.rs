@@ -7,7 +7,7 @@ use super::tokenizer::Estimate;
 use super::tokenizer::Tokenizer;
 use super::weigh::Reading;
 use super::weigh::{Part, of_any, of_request};
-use crate::json::{Kind, Tape};
+use crate::json::{JsonKind, Tape};
 use crate::models::{ModelLimits, Models, maker};
 use crate::policy::PayloadShape;
 use crate::rewrite::{find_request, floor, messages};
@@ -109,7 +109,7 @@ fn found(
 fn unknown(model: Option<&str>, estimate: Estimate) -> String {
     let Estimate { tokens, low, high } = estimate;
     match model {
-        Some(name) => format!("About {tokens} tokens ({low} to {high}); nobody here knows how much {name} takes."),
+        Some(name) => format!("About {tokens} tokens ({low} to {high}); the limits of {name} are unknown."),
         None => format!("About {tokens} tokens ({low} to {high}); no model is named."),
     }
 }
@@ -171,11 +171,11 @@ fn any_json(asked: &PreflightInput<'_>, tape: &Tape<'_>) -> Measured {
     // Unknown structure counts as plain text.
     let text = plain(asked);
     let estimate = match tape.kind(tape.root()) {
-        Kind::String => {
+        JsonKind::String => {
             let reading = Reading::of(asked.payload);
             reading.bounds(of.estimate(&reading.tally(tape, tape.root())))
         }
-        Kind::Object | Kind::Array | Kind::Other => text.estimate,
+        JsonKind::Object | JsonKind::Array | JsonKind::Other => text.estimate,
     };
     Measured { estimate, parts, ..text }
 }
@@ -214,7 +214,7 @@ words! {
     pub enum PreflightVerdict {
         /// It fits, whatever the estimate's error.
         Ok = "ok",
-        /// It may not fit, or nobody here knows the model.
+        /// It may not fit, or the model is unknown.
         Warn = "warn",
         /// It does not fit as one; in pieces it would.
         Split = "split",
@@ -231,13 +231,13 @@ pub struct Budget {
     pub context_tokens: u64,
     pub max_input_tokens: u64,
     pub max_output_tokens: Option<u64>,
-    /// PreflightInput for, or left room for where nothing is asked.
+    /// Requested output, or the room reserved for it where the request does not say.
     pub output_tokens: u64,
     /// What is left for the input.
     pub input_tokens: u64,
 }
 
-/// Past this share of the budget a payload is worth a word.
+/// Past this share of the budget the verdict is a warning.
 const WARN_FROM_PERCENT: u64 = 80;
 
 /// Compares a payload with its budget. `floor` is its size with everything dropped that may be.

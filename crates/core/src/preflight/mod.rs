@@ -8,7 +8,7 @@ mod weigh;
 pub use check::{Budget, PreflightInput, PreflightResult, PreflightVerdict, check};
 pub use check::{PreflightInput as Asked, PreflightResult as Checked};
 pub(crate) use tally::Class;
-pub use tally::Tally;
+pub use tally::ClassTally;
 pub(crate) use tokenizer::MILLI;
 pub use tokenizer::{Estimate, Tokenizer, count_json, count_text, estimate_text, safe_target};
 pub use weigh::Part;

@@ -30,15 +30,15 @@ pub(crate) const CLASSES: usize = 12;
 
 /// How much of each class a text has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Tally(pub(crate) [u64; CLASSES]);
+pub struct ClassTally(pub(crate) [u64; CLASSES]);
 
-impl Tally {
+impl ClassTally {
     pub(crate) fn add(&mut self, class: Class, amount: u64) {
         self.0[class as usize] += amount;
     }
 }
 
-impl std::ops::AddAssign for Tally {
+impl std::ops::AddAssign for ClassTally {
     fn add_assign(&mut self, other: Self) {
         for (mine, theirs) in self.0.iter_mut().zip(other.0) {
             *mine += theirs;
@@ -78,8 +78,8 @@ const fn byte_classes() -> [Byte; 256] {
 static BYTES: [Byte; 256] = byte_classes();
 
 /// Counts a text; with `escapes`, the inside of a JSON string, whose escapes count as what they stand for.
-pub(crate) fn tally(text: &[u8], escapes: bool) -> Tally {
-    let mut counter = Counter { text, at: 0, escapes, tally: Tally::default(), after_mark: false };
+pub(crate) fn tally(text: &[u8], escapes: bool) -> ClassTally {
+    let mut counter = Counter { text, at: 0, escapes, tally: ClassTally::default(), after_mark: false };
     while let Some((class, width)) = counter.peek() {
         match class {
             Byte::Letter | Byte::Digit => counter.word(),
@@ -122,7 +122,7 @@ struct Counter<'a> {
     text: &'a [u8],
     at: usize,
     escapes: bool,
-    tally: Tally,
+    tally: ClassTally,
     /// The last thing was punctuation, which swallows a line's end.
     after_mark: bool,
 }
@@ -347,7 +347,7 @@ impl WordRun {
     }
 
     fn turn(&mut self, kind: Last) {
-        // A capital goes with the small letters after it; everything else begins anew.
+        // A capital goes with the small letters after it; any other change starts a new word.
         if !(kind == Last::Lower && self.last == Last::Upper) {
             self.end();
         }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::tally::{CLASSES, Tally, tally};
+use super::tally::{CLASSES, ClassTally, tally};
 
 /// Tokens are summed in thousandths, so that many short strings do not round up to many tokens.
 pub(crate) const MILLI: u64 = 1_000;
@@ -15,7 +15,7 @@ pub enum Tokenizer {
     O200k,
     /// OpenAI's of GPT-4 and GPT-3.5.
     Cl100k,
-    /// One that nobody outside can look into.
+    /// A proprietary tokenizer.
     #[default]
     Unknown,
 }
@@ -90,12 +90,12 @@ impl Tokenizer {
     }
 
     /// What is likely, rounded up.
-    pub(crate) fn tokens(self, tally: &Tally) -> u64 {
+    pub(crate) fn tokens(self, tally: &ClassTally) -> u64 {
         let likely = |(class, (amount, (cost, ..))): (usize, (u64, Cost))| milli(class, amount, cost);
         tally.0.into_iter().zip(self.costs()).enumerate().map(likely).sum::<u64>().div_ceil(MILLI)
     }
 
-    pub(crate) fn estimate(self, tally: &Tally) -> Estimate {
+    pub(crate) fn estimate(self, tally: &ClassTally) -> Estimate {
         let (mut low, mut high) = (0, 0);
         for (class, (amount, (cost, below, above))) in tally.0.into_iter().zip(self.costs()).enumerate() {
             let likely = milli(class, amount, cost);
@@ -137,7 +137,7 @@ pub fn count_json(token: &str, tokenizer: Tokenizer) -> u64 {
 
 /// What an estimate may come to, so that the true count stays within `tokens` for ordinary text.
 pub fn safe_target(tokens: u64, model: &str) -> u64 {
-    let mut plain = Tally::default();
+    let mut plain = ClassTally::default();
     plain.0[0] = 1_000_000;
     let Estimate { tokens: mid, high, .. } = Tokenizer::of(Some(model)).estimate(&plain);
     u64::try_from(u128::from(tokens) * u128::from(mid) / u128::from(high.max(1))).unwrap_or(tokens)

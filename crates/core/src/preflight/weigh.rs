@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::tally::{Class, Tally, tally};
+use super::tally::{Class, ClassTally, tally};
 use super::tokenizer::{Estimate, MILLI, Tokenizer};
-use crate::json::{At, Kind, Tape, escape_pointer};
+use crate::json::{At, JsonKind, Tape, escape_pointer};
 use crate::policy::PayloadShape;
 use crate::rewrite::{Message, Request};
 
@@ -23,39 +23,39 @@ pub(crate) fn weigh(tape: &Tape<'_>, at: At, tokenizer: Tokenizer) -> u64 {
 /// Whether a member of a request reaches the model: settings and names do not.
 pub(crate) fn is_seen(tape: &Tape<'_>, key: At, value: At) -> bool {
     match tape.kind(value) {
-        Kind::Object | Kind::Array => tape.raw(key) != "\"metadata\"",
-        Kind::String => matches!(tape.raw(key).trim_matches('"'), "system" | "instructions" | "input" | "prompt"),
-        Kind::Other => false,
+        JsonKind::Object | JsonKind::Array => tape.raw(key) != "\"metadata\"",
+        JsonKind::String => matches!(tape.raw(key).trim_matches('"'), "system" | "instructions" | "input" | "prompt"),
+        JsonKind::Other => false,
     }
 }
 
-pub(crate) fn tally_of(tape: &Tape<'_>, at: At) -> Tally {
+pub(crate) fn tally_of(tape: &Tape<'_>, at: At) -> ClassTally {
     tally_without(tape, at, &[])
 }
 
 /// The tally of a value without the strings `but`, in order, which are counted by themselves.
-pub(crate) fn tally_without(tape: &Tape<'_>, at: At, but: &[At]) -> Tally {
-    let mut sum = Tally::default();
+pub(crate) fn tally_without(tape: &Tape<'_>, at: At, but: &[At]) -> ClassTally {
+    let mut sum = ClassTally::default();
     add(tape, at, but, &mut sum);
     sum
 }
 
-fn add(tape: &Tape<'_>, at: At, but: &[At], sum: &mut Tally) {
+fn add(tape: &Tape<'_>, at: At, but: &[At], sum: &mut ClassTally) {
     match tape.kind(at) {
-        Kind::String if but.binary_search(&at).is_ok() => {}
-        Kind::String => *sum += string(tape, at),
-        Kind::Other => {
+        JsonKind::String if but.binary_search(&at).is_ok() => {}
+        JsonKind::String => *sum += string(tape, at),
+        JsonKind::Other => {
             *sum += tally(tape.raw(at).as_bytes(), false);
             sum.add(Class::Marks, MILLI / 2);
         }
-        Kind::Array => {
+        JsonKind::Array => {
             for item in tape.items(at) {
                 add(tape, item, but, sum);
                 sum.add(Class::Marks, MILLI / 4);
             }
         }
-        Kind::Object if is_media(tape, at) => sum.add(Class::Media, 1),
-        Kind::Object => {
+        JsonKind::Object if is_media(tape, at) => sum.add(Class::Media, 1),
+        JsonKind::Object => {
             for (key, value) in tape.members(at) {
                 member(tape, key, value, but, sum);
             }
@@ -63,7 +63,7 @@ fn add(tape: &Tape<'_>, at: At, but: &[At], sum: &mut Tally) {
     }
 }
 
-fn member(tape: &Tape<'_>, key: At, value: At, but: &[At], sum: &mut Tally) {
+fn member(tape: &Tape<'_>, key: At, value: At, but: &[At], sum: &mut ClassTally) {
     let raw = tape.raw(key);
     let name = raw.get(1..raw.len() - 1).unwrap_or_default();
     if UNSEEN.contains(&name) {
@@ -77,7 +77,7 @@ fn member(tape: &Tape<'_>, key: At, value: At, but: &[At], sum: &mut Tally) {
     add(tape, value, but, sum);
 }
 
-fn string(tape: &Tape<'_>, at: At) -> Tally {
+fn string(tape: &Tape<'_>, at: At) -> ClassTally {
     tally(inside(tape, at), true)
 }
 
@@ -121,7 +121,7 @@ impl Reading {
     }
 
     /// Of a text as it is.
-    pub(super) fn text(self, text: &str) -> Tally {
+    pub(super) fn text(self, text: &str) -> ClassTally {
         match self {
             Self::Whole => tally(text.as_bytes(), false),
             Self::Half => half(text.as_bytes(), false),
@@ -129,10 +129,10 @@ impl Reading {
     }
 
     /// Of one text in a request.
-    pub(crate) fn tally(self, tape: &Tape<'_>, at: At) -> Tally {
+    pub(crate) fn tally(self, tape: &Tape<'_>, at: At) -> ClassTally {
         match (self, tape.kind(at)) {
-            (Self::Half, Kind::String) => half(inside(tape, at), true),
-            (Self::Half, Kind::Object | Kind::Array | Kind::Other) | (Self::Whole, _) => tally_of(tape, at),
+            (Self::Half, JsonKind::String) => half(inside(tape, at), true),
+            (Self::Half, JsonKind::Object | JsonKind::Array | JsonKind::Other) | (Self::Whole, _) => tally_of(tape, at),
         }
     }
 
@@ -149,11 +149,11 @@ impl Reading {
     }
 }
 
-fn half(text: &[u8], escapes: bool) -> Tally {
+fn half(text: &[u8], escapes: bool) -> ClassTally {
     if text.len() < PAIRS_MIN * 2 * WINDOW_BYTES {
         return tally(text, escapes);
     }
-    let (mut sum, mut read) = (Tally::default(), 0);
+    let (mut sum, mut read) = (ClassTally::default(), 0);
     for (n, pair) in text.chunks(2 * WINDOW_BYTES).enumerate() {
         let (first, second) = pair.split_at(WINDOW_BYTES.min(pair.len()));
         // By the bits of the pair's number: no text goes up and down in that rhythm.
@@ -162,7 +162,7 @@ fn half(text: &[u8], escapes: bool) -> Tally {
         sum += tally(window, escapes);
         read += window.len() as u64;
     }
-    Tally(sum.0.map(|amount| amount * text.len() as u64 / read.max(1)))
+    ClassTally(sum.0.map(|amount| amount * text.len() as u64 / read.max(1)))
 }
 
 /// A window may begin inside a character.
@@ -186,7 +186,7 @@ pub struct Part {
 }
 
 /// A part before it has its name: most are never listed.
-enum Piece {
+enum UnnamedPart {
     Message(usize),
     Member(At),
     Item(usize),
@@ -197,32 +197,32 @@ pub(super) fn of_request(
     request: &Request<'_, '_>,
     messages: &[Message<'_>],
     shape: &PayloadShape,
-) -> (Tally, Vec<Part>) {
+) -> (ClassTally, Vec<Part>) {
     let (tape, of) = (request.tape, request.tokenizer);
-    let mut whole = Tally::default();
+    let mut whole = ClassTally::default();
     let mut pieces = Vec::with_capacity(messages.len());
     for (n, message) in messages.iter().enumerate() {
         whole += message.tally;
-        pieces.push((message.tokens, Piece::Message(n)));
+        pieces.push((message.tokens, UnnamedPart::Message(n)));
     }
     for (key, value) in request.body.into_iter().flat_map(|body| tape.members(body)) {
         if Some(value) != request.messages && is_seen(tape, key, value) {
             let tally = tally_of(tape, value);
             whole += tally;
-            pieces.push((of.tokens(&tally), Piece::Member(key)));
+            pieces.push((of.tokens(&tally), UnnamedPart::Member(key)));
         }
     }
     if request.body.is_none() {
         request.system.iter().chain(&request.instructions).for_each(|at| whole += tally_of(tape, *at));
     }
     let (body, list) = pointers(request, shape);
-    let named = |(tokens, piece): (u64, Piece)| match piece {
-        Piece::Message(n) => {
+    let named = |(tokens, piece): (u64, UnnamedPart)| match piece {
+        UnnamedPart::Message(n) => {
             let role = tape.get(messages[n].at, "role").and_then(|role| tape.string(role));
             Part { pointer: format!("{list}/{n}"), role: role.map(|role| role.into_owned()), tokens }
         }
-        Piece::Member(key) => Part { pointer: format!("{body}/{}", name(tape, key)), role: None, tokens },
-        Piece::Item(n) => Part { pointer: format!("{body}/{n}"), role: None, tokens },
+        UnnamedPart::Member(key) => Part { pointer: format!("{body}/{}", name(tape, key)), role: None, tokens },
+        UnnamedPart::Item(n) => Part { pointer: format!("{body}/{n}"), role: None, tokens },
     };
     (whole, largest(pieces).into_iter().map(named).collect())
 }
@@ -232,14 +232,16 @@ pub(super) fn of_any(tape: &Tape<'_>, of: Tokenizer) -> Vec<Part> {
     let root = tape.root();
     let weigh = |at: At| of.tokens(&tally_of(tape, at));
     let pieces = match tape.kind(root) {
-        Kind::Object => tape.members(root).map(|(key, value)| (weigh(value), Piece::Member(key))).collect(),
-        Kind::Array => tape.items(root).enumerate().map(|(n, item)| (weigh(item), Piece::Item(n))).collect(),
-        Kind::String | Kind::Other => return vec![Part { pointer: String::new(), role: None, tokens: weigh(root) }],
+        JsonKind::Object => tape.members(root).map(|(key, value)| (weigh(value), UnnamedPart::Member(key))).collect(),
+        JsonKind::Array => tape.items(root).enumerate().map(|(n, item)| (weigh(item), UnnamedPart::Item(n))).collect(),
+        JsonKind::String | JsonKind::Other => {
+            return vec![Part { pointer: String::new(), role: None, tokens: weigh(root) }];
+        }
     };
-    let named = |(tokens, piece): (u64, Piece)| {
+    let named = |(tokens, piece): (u64, UnnamedPart)| {
         let pointer = match piece {
-            Piece::Member(key) => format!("/{}", name(tape, key)),
-            Piece::Item(n) | Piece::Message(n) => format!("/{n}"),
+            UnnamedPart::Member(key) => format!("/{}", name(tape, key)),
+            UnnamedPart::Item(n) | UnnamedPart::Message(n) => format!("/{n}"),
         };
         Part { pointer, role: None, tokens }
     };
@@ -247,7 +249,7 @@ pub(super) fn of_any(tape: &Tape<'_>, of: Tokenizer) -> Vec<Part> {
 }
 
 /// The largest first; those that weigh the same in their order.
-fn largest(mut pieces: Vec<(u64, Piece)>) -> Vec<(u64, Piece)> {
+fn largest(mut pieces: Vec<(u64, UnnamedPart)>) -> Vec<(u64, UnnamedPart)> {
     pieces.retain(|(tokens, _)| *tokens > 0);
     pieces.sort_by_key(|(tokens, _)| std::cmp::Reverse(*tokens));
     pieces.truncate(PARTS_MAX);

@@ -30,7 +30,7 @@ pub(crate) fn compress(request: &Request<'_, '_>, to: u64) -> Result<Splices, No
             splices.replace(request.tape.span(*at), short);
         }
     }
-    // Without a place for the note the request fits all the same.
+    // Without a place for the note the request still fits.
     let _ = add_system(request, &note(&messages, &choice), &mut splices);
     Ok(splices)
 }

@@ -3,9 +3,9 @@
 
 use std::borrow::Cow;
 
-use crate::json::{At, Kind, Tape};
+use crate::json::{At, JsonKind, Tape};
 use crate::policy::PayloadFormat;
-use crate::preflight::{Class, MILLI, Tally, tally_without};
+use crate::preflight::{Class, ClassTally, MILLI, tally_without};
 use crate::rewrite::request::Request;
 
 /// What a message is to the conversation.
@@ -13,7 +13,7 @@ use crate::rewrite::request::Request;
 pub(crate) enum MessageRole {
     /// From the operator of the agent: stays.
     System,
-    /// A person's, or whoever asks.
+    /// From a person, or another requester.
     User,
     Assistant,
     /// Of an assistant that asks for tools.
@@ -29,7 +29,7 @@ pub(crate) struct Message<'a> {
     pub(crate) at: At,
     pub(crate) part: MessageRole,
     pub(crate) tokens: u64,
-    pub(crate) tally: Tally,
+    pub(crate) tally: ClassTally,
     /// Ids of the calls that it makes, and of those that it answers.
     pub(crate) calls: Vec<Cow<'a, str>>,
     pub(crate) answers: Vec<Cow<'a, str>>,
@@ -73,7 +73,15 @@ fn weigh(request: &Request<'_, '_>, message: &mut Message<'_>) {
 }
 
 fn message<'a>(at: At, part: MessageRole) -> Message<'a> {
-    Message { at, part, tokens: 0, tally: Tally::default(), calls: Vec::new(), answers: Vec::new(), texts: Vec::new() }
+    Message {
+        at,
+        part,
+        tokens: 0,
+        tally: ClassTally::default(),
+        calls: Vec::new(),
+        answers: Vec::new(),
+        texts: Vec::new(),
+    }
 }
 
 fn openai_chat<'a>(tape: &Tape<'a>, at: At) -> Message<'a> {
@@ -161,13 +169,13 @@ fn anthropic<'a>(tape: &Tape<'a>, at: At) -> Message<'a> {
 fn plain<'a>(tape: &Tape<'a>, at: At) -> Message<'a> {
     let mut message = message(at, MessageRole::Assistant);
     match tape.kind(at) {
-        Kind::String => text(tape, at, &mut message.texts),
-        Kind::Object => tape.members(at).for_each(|(_, value)| {
-            if tape.kind(value) == Kind::String {
+        JsonKind::String => text(tape, at, &mut message.texts),
+        JsonKind::Object => tape.members(at).for_each(|(_, value)| {
+            if tape.kind(value) == JsonKind::String {
                 text(tape, value, &mut message.texts);
             }
         }),
-        Kind::Array | Kind::Other => {}
+        JsonKind::Array | JsonKind::Other => {}
     }
     message
 }
@@ -175,8 +183,8 @@ fn plain<'a>(tape: &Tape<'a>, at: At) -> Message<'a> {
 /// A string, or the texts of a list of blocks. Thinking is signed and media is no text: both stay as they are.
 fn content_texts(tape: &Tape<'_>, content: At, texts: &mut Vec<(At, u64)>) {
     match tape.kind(content) {
-        Kind::String => text(tape, content, texts),
-        Kind::Array => {
+        JsonKind::String => text(tape, content, texts),
+        JsonKind::Array => {
             for block in tape.items(content) {
                 let plain = matches!(word(tape, block, "type"), "text" | "input_text" | "output_text");
                 if let Some(at) = tape.get(block, "text").filter(|_| plain) {
@@ -184,12 +192,12 @@ fn content_texts(tape: &Tape<'_>, content: At, texts: &mut Vec<(At, u64)>) {
                 }
             }
         }
-        Kind::Object | Kind::Other => {}
+        JsonKind::Object | JsonKind::Other => {}
     }
 }
 
 fn text(tape: &Tape<'_>, at: At, texts: &mut Vec<(At, u64)>) {
-    if tape.kind(at) == Kind::String {
+    if tape.kind(at) == JsonKind::String {
         texts.push((at, 0));
     }
 }

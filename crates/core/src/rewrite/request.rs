@@ -1,6 +1,6 @@
 //! Finding the request to the model in a payload: by the queue's pointers, otherwise by its structure.
 
-use crate::json::{At, Kind, Tape};
+use crate::json::{At, JsonKind, Tape};
 use crate::policy::{PayloadFormat, PayloadShape};
 use crate::preflight::{Reading, Tokenizer};
 
@@ -36,7 +36,7 @@ pub(crate) fn find<'t, 'a>(tape: &'t Tape<'a>, shape: &PayloadShape) -> Option<R
         Some(pointer) => tape.pointer(tape.root(), pointer),
         None => member("messages").or_else(|| member("input")),
     };
-    let messages = listed.filter(|at| tape.kind(*at) == Kind::Array);
+    let messages = listed.filter(|at| tape.kind(*at) == JsonKind::Array);
     if messages.is_none() && !is_responses(tape, body) && named(&shape.instructions).is_none() {
         return None;
     }
@@ -46,7 +46,7 @@ pub(crate) fn find<'t, 'a>(tape: &'t Tape<'a>, shape: &PayloadShape) -> Option<R
         PayloadFormat::OpenaiResponses => member("instructions"),
         PayloadFormat::OpenaiChat | PayloadFormat::Plain => None,
     });
-    let model = named(&shape.model).or_else(|| member("model")).filter(|at| tape.kind(*at) == Kind::String);
+    let model = named(&shape.model).or_else(|| member("model")).filter(|at| tape.kind(*at) == JsonKind::String);
     let name = model.and_then(|at| tape.string(at));
     Some(Request {
         tape,
@@ -102,14 +102,14 @@ fn is_responses(tape: &Tape<'_>, body: Option<At>) -> bool {
     let Some(body) = body else { return false };
     let Some(input) = tape.get(body, "input").filter(|_| tape.get(body, "model").is_some()) else { return false };
     match tape.kind(input) {
-        Kind::String => ["instructions", "max_output_tokens", "previous_response_id", "reasoning", "store"]
+        JsonKind::String => ["instructions", "max_output_tokens", "previous_response_id", "reasoning", "store"]
             .iter()
             .any(|name| tape.get(body, name).is_some()),
-        Kind::Array => tape
+        JsonKind::Array => tape
             .items(input)
             .next()
             .is_some_and(|first| tape.get(first, "role").is_some() || tape.get(first, "type").is_some()),
-        Kind::Object | Kind::Other => false,
+        JsonKind::Object | JsonKind::Other => false,
     }
 }
 

@@ -16,7 +16,7 @@ pub(crate) fn shortened(token: &str, tokens: u64, to: u64, tokenizer: Tokenizer)
     }
     let mut best: Option<String> = None;
     let mut keep = share(inner.len(), to - MARK_TOKENS, tokens);
-    // Texts are not even: what is kept may weigh more or less than its share of the bytes.
+    // Text is uneven: the kept part may weigh more or less than its share of the bytes.
     for _ in 0..6 {
         let short = without_middle(inner, keep, tokens.saturating_sub(to));
         let weighs = count_json(&short, tokenizer);
@@ -38,7 +38,7 @@ fn share(bytes: usize, part: u64, whole: u64) -> usize {
     usize::try_from(bytes as u128 * u128::from(part) / u128::from(whole.max(1))).unwrap_or(bytes)
 }
 
-/// Three quarters of what is kept are the beginning.
+/// Three quarters of the kept text are its beginning.
 fn without_middle(inner: &str, keep: usize, gone: u64) -> String {
     let head = cut_at(inner, keep - keep / 4, false);
     let tail = cut_at(inner, inner.len() - keep / 4, true).max(head);

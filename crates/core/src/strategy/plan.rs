@@ -162,7 +162,7 @@ pub(super) fn fallback_queue(run: &Run, policy: &Policy) -> Result<QueueName, &'
     Ok(queue.clone())
 }
 
-/// What an answer is left where the request does not say.
+/// Output reserved where the request does not say.
 const OUTPUT_RESERVE_TOKENS: u64 = 4_096;
 
 /// How an input fits models. Tokens are as the model counts them unless said otherwise.
@@ -239,7 +239,7 @@ impl<'a> ContextFit<'a> {
         let model = larger.or(self.model).map_or("", Label::as_str);
         let mut to = allowed.map(|allowed| self.as_we_count(allowed, model));
         if larger.is_none() && self.calibration().is_none() {
-            // The provider has counted more than we do, nobody knows how much more: what we take for small enough is not.
+            // The provider counts more than we do by an unknown amount: our target size would not fit.
             to = to.map(|to| to.min(room.tokens * 3 / 4));
         }
         Ok(to.map(|to| to.max(room.floor_tokens)))

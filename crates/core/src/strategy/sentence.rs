@@ -114,11 +114,11 @@ pub(super) fn sentence(failure: &Failure, because: &Because) -> String {
         }
         Because::TooLong(TooLong { least, allowed: Some(allowed) }) => {
             format!(
-                "{what}. With all left out that may be it still has {least} tokens; no model at hand takes more than {allowed}."
+                "{what}. Even cut as far as allowed it has {least} tokens; no available model takes more than {allowed}."
             )
         }
         Because::TooLong(TooLong { least, allowed: None }) => {
-            format!("{what}. Nothing of its {least} tokens may be left out, and no larger model is at hand.")
+            format!("{what}. None of its {least} tokens may be left out, and no larger model is available.")
         }
         Because::CapReached(CapReached { whose, used, allowed }) => {
             format!("{what}, and {whose} have used {used} of the {allowed} they may: no further retry.")
@@ -205,7 +205,7 @@ fn in_words(reason: &Reason) -> Cow<'static, str> {
         Reason::HallucinationLoop => "The agent repeats itself",
         Reason::MaxIterations => "It ran out of steps",
         Reason::ToolError => "A tool failed",
-        Reason::ToolNotFound => "A tool is not there",
+        Reason::ToolNotFound => "A tool does not exist",
         Reason::AuthFailed => "It was not authenticated",
         Reason::PermissionDenied => "It was not allowed",
         Reason::InvalidRequest => "The request itself is wrong",
@@ -214,12 +214,12 @@ fn in_words(reason: &Reason) -> Cow<'static, str> {
         Reason::ResourceExhausted => "Our side ran out of resources",
         Reason::DependencyUnavailable => "A service that it needs is not available",
         Reason::ApprovalExpired => "Nobody approved it in time",
-        Reason::Cancelled => "It was called off",
+        Reason::Cancelled => "It was cancelled",
         Reason::DataIntegrity => "Stored data is broken or inconsistent",
         Reason::Bug => "The code has a defect",
-        Reason::Unknown => "It failed for a reason that the error does not tell",
+        Reason::Unknown => "It failed for a reason that the error does not name",
         Reason::Silent => "The worker went silent",
-        Reason::Unclaimed => "Nobody took it",
+        Reason::Unclaimed => "No worker took it",
         Reason::EmptyOutput => "The answer was empty",
         Reason::NoEffect => "It claimed success without the declared effect",
         Reason::Custom(custom) => return Cow::Owned(format!("It failed with {}", custom.name())),

@@ -8,7 +8,7 @@ use crate::money::{Spend, Usd};
 use crate::policy::{Agents, Budgets, Policy, PolicyLayer, RetryBy, StrategyLayer, Towards};
 use crate::reason::Reason;
 use crate::rewrite::Room;
-use crate::run::{Around, Memory, Run};
+use crate::run::{Around, FailureMemory, Run};
 use crate::text::Label;
 use crate::time::Timestamp;
 use crate::verdict::{Action, Change, DeadBecause, Verdict};
@@ -100,11 +100,11 @@ fn an_overflow_that_cannot_shrink_is_dead_lettered_at_once() {
     let stuck = overflow(Some(150_000), Some(128_000), Some((150_000, 150_000)));
     let verdict = judged(&stuck, &run(), &Policy::default());
     assert_eq!((verdict.action, verdict.dead_because), (Action::DeadLetter, Some(DeadBecause::Permanent)));
-    insta::assert_snapshot!(verdict.why, @"The input does not fit the model's context (150000 of 128000). With all left out that may be it still has 150000 tokens; no model at hand takes more than 123904.");
+    insta::assert_snapshot!(verdict.why, @"The input does not fit the model's context (150000 of 128000). Even cut as far as allowed it has 150000 tokens; no available model takes more than 123904.");
     // Also where nobody knows the model: what can't be made shorter stays too long.
     let house = Run { around: Around::default(), ..run() };
     let verdict = judged(&overflow(None, None, Some((5_000, 5_000))), &house, &Policy::default());
-    assert!(verdict.why.ends_with("Nothing of its 5000 tokens may be left out, and no larger model is at hand."));
+    assert!(verdict.why.ends_with("None of its 5000 tokens may be left out, and no larger model is available."));
     let still_too_long = overflow(Some(400_000), Some(128_000), Some((400_000, 300_000)));
     assert_eq!(judged(&still_too_long, &run(), &Policy::default()).action, Action::DeadLetter);
     // A model that takes it all is a way out, and one that takes the rest after cutting is one, too.
@@ -133,7 +133,7 @@ fn the_same_change_is_not_tried_twice() {
     let policy = policy(&layer);
     let first = decide(&of(Reason::OutputTruncated), &run(), &policy, now(), 0.5);
     assert_eq!((first.verdict.action, first.tried.len()), (Action::Retry, 1));
-    let memory = Memory { tried: first.tried, ..Memory::default() };
+    let memory = FailureMemory { tried: first.tried, ..FailureMemory::default() };
     let again = Run { attempt: 2, memory, changes: first.verdict.changes, ..run() };
     for reason in [Reason::OutputTruncated, Reason::ContentFiltered] {
         let verdict = judged(&of(reason), &again, &policy);
@@ -145,7 +145,7 @@ fn the_same_change_is_not_tried_twice() {
 #[test]
 fn a_different_error_may_be_told_again() {
     let first = decide(&of(Reason::ToolError), &run(), &Policy::default(), now(), 0.5);
-    let memory = Memory { tried: first.tried, ..Memory::default() };
+    let memory = FailureMemory { tried: first.tried, ..FailureMemory::default() };
     let again = Run { attempt: 2, memory, changes: first.verdict.changes, ..run() };
     let other = Failure { fingerprint: 7, ..of(Reason::MaxIterations) };
     let verdict = judged(&other, &again, &Policy::default());
@@ -214,7 +214,7 @@ fn queues_override_strategies_by_reason() {
 fn reached_budget_caps_end_retries_with_figures() {
     let usd = |dollars| Usd::from_dollars(dollars);
     let spent = Spend { tokens: 1_200, cost: usd(0.4).unwrap() };
-    let retry = Run { attempt: 2, memory: Memory { spent, ..Memory::default() }, ..run() };
+    let retry = Run { attempt: 2, memory: FailureMemory { spent, ..FailureMemory::default() }, ..run() };
     let with = |budget: Budgets, run: &Run| {
         let policy = policy(&PolicyLayer { budget: Some(budget), ..PolicyLayer::default() });
         judged(&Failure { spent, ..of(Reason::Timeout) }, run, &policy)

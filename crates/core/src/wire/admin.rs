@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::bounds;
-use crate::breaker;
+use crate::breaker::BreakerStateName;
 use crate::ids::{QueueName, RunId, Tenant};
 use crate::policy::{PolicyLayer, RetryBy};
 use crate::reason::Reason;
@@ -50,7 +50,7 @@ pub struct QueueSettings {
 pub struct QueueView {
     pub name: QueueName,
     pub settings: QueueSettings,
-    /// Nobody has said whose it is.
+    /// It has no owner.
     pub ownerless: bool,
     pub created_at: Timestamp,
     pub last_lease_call_at: Option<Timestamp>,
@@ -106,38 +106,38 @@ pub struct KeysAnswer {
 words! {
     /// What a breaker watches.
     pub enum BreakerScope {
-        /// All that one tenant does.
+        /// Everything that one tenant does.
         Tenant = "tenant",
-        /// What one tenant asks of a provider's model.
+        /// One tenant's requests to a provider's model.
         Model = "model",
-        /// What everybody asks of a provider's model.
+        /// Requests of all tenants to a provider's model.
         Everywhere = "everywhere",
     }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BreakerView {
-    /// As `held_by` says it.
+    /// The name in `held_by`.
     pub name: Label,
     pub scope: BreakerScope,
     pub environment: Label,
     pub tenant: Option<Tenant>,
     pub provider: Option<Label>,
     pub model: Option<Label>,
-    pub state: breaker::StateName,
-    /// Of everybody's breaker only for those who see all tenants.
+    pub state: BreakerStateName,
+    /// For a breaker shared by all tenants, only shown to keys that span tenants.
     pub since: Option<Timestamp>,
-    /// Open: when one attempt may find out; opened by hand: when it closes, or until somebody closes it.
+    /// Open: when one attempt may probe. Opened by hand: when it closes; absent until somebody closes it.
     pub until: Option<Timestamp>,
-    /// Somebody opened it: replays wait too.
+    /// Opened by hand: replays wait too.
     pub by_hand: bool,
     pub opened_by: Option<String>,
     pub reason: Option<Text>,
     /// Openings in a row.
     pub tries: u32,
-    /// Half open: an attempt is under way that finds out.
+    /// Half open: the probe is under way.
     pub probing: bool,
-    /// Closed: attempts within the window; of everybody's breaker only for those who see all tenants.
+    /// Closed: attempts within the window; for a shared breaker, only shown to keys that span tenants.
     pub attempts: Option<u64>,
     pub failed: Option<u64>,
     /// Runs that it holds, counted up to 10,000; for a tenant its own.
@@ -164,7 +164,7 @@ pub struct BreakerEntry {
 pub struct TenantBreaker {
     pub tenant: Tenant,
     /// The worst of them.
-    pub state: breaker::StateName,
+    pub state: BreakerStateName,
     pub breakers: Vec<BreakerView>,
     /// The newest first, at most 50.
     pub history: Vec<BreakerEntry>,
@@ -175,7 +175,7 @@ words! {
     pub enum BreakerAction {
         Open = "open",
         Close = "close",
-        /// Closed, and what was counted is forgotten.
+        /// Close it and reset its counts.
         Reset = "reset",
     }
 }
@@ -188,7 +188,7 @@ pub struct BreakerRequest {
     pub action: BreakerAction,
     #[schemars(length(max = bounds::NOTE_MAX_BYTES))]
     pub reason: Text,
-    /// Only with open: when it closes by itself.
+    /// Only with open: when it closes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
     /// production when absent.
@@ -212,7 +212,7 @@ pub struct TenantHealth {
     pub last_failure_at: Option<Timestamp>,
     /// Of the runs that failed and came to an end in the last 24 h, the share that recovered.
     pub recovery_rate_pct: Option<f64>,
-    /// What it may have of the workers at a time, where anybody has set it a limit.
+    /// The tenant's limits, if any are set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<TenantLimits>,
 }
@@ -240,7 +240,7 @@ pub struct TenantsAnswer {
     pub next_cursor: Option<String>,
 }
 
-/// A queue with due work that nobody takes.
+/// A queue with due work and no worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct QueueAlert {
     pub queue: QueueName,
@@ -261,16 +261,16 @@ pub struct HealthAnswer {
     pub running: u64,
     pub queues_without_workers: Vec<QueueAlert>,
     pub queues_without_owner: Vec<QueueName>,
-    /// Rows that a service could not work with and left for a person: only for those who see all tenants.
+    /// Rows that a service could not read and set aside: only for keys that span tenants.
     #[serde(default)]
     pub set_aside: u64,
-    /// The server's clock was set, or stands behind the times that the store has written.
+    /// The server's clock was set, or is behind the times in the store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<ClockJump>,
 }
 
 impl HealthAnswer {
-    /// Names a jump of the clock, which is worth somebody's attention.
+    /// Reports a jump of the clock, which needs attention.
     #[must_use]
     pub fn with_clock(mut self, jump: Option<ClockJump>) -> Self {
         if jump.is_some() {
@@ -281,7 +281,7 @@ impl HealthAnswer {
     }
 }
 
-/// Somebody set the server's clock. Time goes on here as before: a little slower where the clock is behind, until it has
+/// The server's clock was set. Redrive's time continues: a little slower where the clock is behind, until it has
 /// caught up; a clock that was set forward is followed after ten minutes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ClockJump {
@@ -346,10 +346,10 @@ pub struct ChangeEntry {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ChangesAnswer {
-    /// Each run at most once, as it stands now.
+    /// Each run at most once, in its current state.
     pub changes: Vec<ChangeEntry>,
     /// Pass it as `since` next time.
     pub next: String,
-    /// `since` was too far back: what lies between is not known, read the list anew.
+    /// `since` is too old for the change log: read the list again.
     pub reset: bool,
 }

@@ -35,7 +35,7 @@ pub const STEPS_MAX: usize = 10_000;
 pub const STEP_CHECK_MAX_BYTES: usize = 4 * KIB;
 /// A person's reason or note.
 pub const NOTE_MAX_BYTES: usize = 8 * KIB;
-/// It travels with the run's row, so it is words and no document.
+/// Stored in the run's row, so it is a short text.
 pub const INSTRUCTION_MAX_BYTES: usize = 8 * KIB;
 pub const LEASE_TOKEN_MAX_BYTES: usize = 200;
 pub const LEASE_QUEUES_MAX: usize = 1_000;
@@ -44,7 +44,7 @@ pub const LEASES_MAX: u32 = 1_000;
 pub const WAIT_MS_MAX: u64 = 30_000;
 /// Runs that an operation may name one by one.
 pub const OPERATION_IDS_MAX: usize = 10_000;
-/// Their first attempts are looked at in every round.
+/// Their first attempts are read in every round.
 pub const CANARY_MAX_RUNS: u32 = 1_000;
 /// Values of one field of an operation's filter.
 pub const FILTER_VALUES_MAX: usize = 1_000;
@@ -52,7 +52,7 @@ pub const FILTER_VALUES_MAX: usize = 1_000;
 pub const FILTER_LIST_MAX_BYTES: usize = 20_000;
 pub const SEARCH_MAX_BYTES: usize = 200;
 pub const POINTER_MAX_BYTES: usize = 4 * KIB;
-/// What is said about a queue: its description, its runbook, its instructions.
+/// A queue's description, runbook and instructions.
 pub const QUEUE_TEXT_MAX_BYTES: usize = 16 * KIB;
 /// An RFC 3339 time.
 pub const TIME_MAX_BYTES: usize = 64;

@@ -135,7 +135,7 @@ pub struct Canary {
     #[serde(default)]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub max_failure_share: f64,
-    /// What has no outcome after this time counts as failed; 15 min unless told.
+    /// An item without an outcome after this time counts as failed; 15 min when absent.
     #[serde(default = "fifteen_minutes")]
     #[schemars(range(max = bounds::SPAN_MS_MAX))]
     pub wait_ms: u64,
@@ -156,21 +156,21 @@ pub struct OperationRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::OPERATION_IDS_MAX))]
     pub ids: Option<Vec<RunId>>,
-    /// An empty filter means everything there is, and has to be meant.
+    /// Required with an empty filter, which selects every run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub all: bool,
     /// Kept in each run's history, behind the operation's id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::NOTE_MAX_BYTES))]
     pub reason: Option<Text>,
-    /// How many runs a second; as fast as it goes unless told.
+    /// Runs per second; unlimited when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = bounds::RATE_MAX))]
     pub rate_per_s: Option<f64>,
     /// With replay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub canary: Option<Canary>,
-    /// How long after the last move outcomes are awaited before it is completed; 15 min unless told.
+    /// How long after the last move outcomes are awaited before it is completed; 15 min when absent.
     #[serde(default = "fifteen_minutes")]
     #[schemars(range(max = bounds::SPAN_MS_MAX))]
     pub settle_ms: u64,
@@ -240,7 +240,7 @@ impl OperationRequest {
 pub struct OperationSample {
     pub run_id: RunId,
     pub tenant: Tenant,
-    pub changes: Vec<json::Operation>,
+    pub changes: Vec<json::DiffOperation>,
     /// There are more differences than are listed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub more: bool,
@@ -295,11 +295,11 @@ pub struct OperationView {
     /// The set by the reason of the last failure; those without one under `none`.
     pub reasons: BTreeMap<String, u64>,
     pub moved: u64,
-    /// Replays that came home.
+    /// Replays that succeeded.
     pub succeeded: u64,
-    /// Replays that did not.
+    /// Replays that failed.
     pub failed: u64,
-    /// Eligible once, and no longer when their turn came.
+    /// No longer eligible when their turn came.
     pub skipped: u64,
     pub skipped_because: BTreeMap<String, u64>,
     pub stopped_because: Option<String>,
@@ -327,7 +327,7 @@ pub struct OperationItem {
     pub run_id: Option<RunId>,
     pub tenant: Option<Tenant>,
     pub outcome: ItemOutcome,
-    /// The code of what stood in its way, or where a failed one went.
+    /// The code of the refusal, or where a failed run went.
     pub why: Option<String>,
 }
 
@@ -335,6 +335,6 @@ pub struct OperationItem {
 pub struct OperationItemsPage {
     /// In the order in which they are moved.
     pub items: Vec<OperationItem>,
-    /// A search that has looked far enough for one answer may give a short page with a cursor: go on with it.
+    /// A search stops after a bounded number of rows: a short page may have a cursor to continue from.
     pub next_cursor: Option<String>,
 }

@@ -62,7 +62,7 @@ pub struct PatternView {
     pub regression: bool,
     pub owner: Option<Label>,
     pub tenants: Vec<Tenant>,
-    /// Muted: until when; none means until somebody says otherwise.
+    /// Muted: until when; none: until unmuted.
     #[serde(default)]
     pub muted_until: Option<Timestamp>,
     #[serde(default)]
@@ -160,7 +160,7 @@ pub struct MutePattern {
     #[serde(default)]
     #[schemars(length(max = bounds::NOTE_MAX_BYTES))]
     pub reason: Option<Text>,
-    /// Absent: until somebody says otherwise.
+    /// Absent: until unmuted.
     #[serde(default)]
     pub until: Option<Timestamp>,
 }

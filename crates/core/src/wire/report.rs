@@ -22,7 +22,7 @@ words! {
 }
 
 words! {
-    /// How a step stands.
+    /// The status of a step.
     pub enum StepStatus {
         Started = "started",
         Committed = "committed",
@@ -116,7 +116,7 @@ pub struct StepReport {
     #[serde(default)]
     #[schemars(schema_with = "bounds::free")]
     pub output: Option<RawJson>,
-    /// How to find out whether it happened, should nobody know: shown to whoever has to settle it.
+    /// How to find out whether it happened; shown to the person who reconciles it.
     #[serde(default)]
     #[schemars(length(max = bounds::STEP_CHECK_MAX_BYTES))]
     pub check: Option<Text>,

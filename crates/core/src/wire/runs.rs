@@ -68,7 +68,7 @@ pub struct RunSummary {
     pub deferred_until: Option<Timestamp>,
     pub merged_into: Option<RunId>,
     pub replays: u32,
-    /// Who looks after it.
+    /// The person or team it is assigned to.
     #[serde(default)]
     pub assigned_to: Option<Label>,
 }
@@ -150,7 +150,7 @@ pub struct HistoryEntry {
     pub note: Option<Text>,
 }
 
-/// Everything kept of a run: its summary, and beside it in the same object its body.
+/// Everything stored about a run: its summary, and in the same object its body.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct RunDetail {
     #[serde(flatten)]
@@ -206,7 +206,7 @@ pub struct RunBody {
     pub replayable: bool,
     /// What to know before acting: what the matching rule says, then what the queue says.
     pub instructions: Option<String>,
-    /// Where it is written what to do: the matching rule's, otherwise the queue's.
+    /// The runbook: the matching rule's, otherwise the queue's.
     #[serde(default)]
     pub runbook: Option<String>,
     /// In review: what waits for a yes or no.
@@ -233,8 +233,8 @@ words! {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunsPage {
     pub runs: Vec<RunSummary>,
-    /// Where the next page begins. A search that has looked far enough for one answer may give a short page with a
-    /// cursor: go on with it.
+    /// Where the next page begins. A search stops after a bounded number of rows: a short page may have a
+    /// cursor to continue from.
     pub next_cursor: Option<String>,
     pub total: Option<u64>,
     /// Counting stopped at 10,000.
@@ -291,11 +291,11 @@ pub struct DlqAnswer {
 }
 
 words! {
-    /// What turned out about an effect in doubt.
+    /// The actual outcome of an effect in doubt.
     pub enum EffectOutcome {
         /// It happened.
         Committed = "committed",
-        /// Nothing happened: it may be begun anew.
+        /// Nothing happened: it may start again.
         NotDone = "not_done",
     }
 }
@@ -324,7 +324,7 @@ pub struct EffectView {
     pub versions: Versions,
     /// When the intent was recorded; none where only the outcome was.
     pub started_at: Option<Timestamp>,
-    /// When it came to stand as it does.
+    /// When it got its current status.
     pub at: Timestamp,
     /// When it was last recorded or given back; it is kept for 90 days after that, and as long as its run.
     pub last_used_at: Timestamp,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{QueueName, RunId, StepKey, Tenant};
 use crate::ledger::{VersionChange, Will};
-use crate::patch::{Operation, present};
+use crate::patch::{PatchOperation, present};
 use crate::run::StateName;
 use crate::text::{Label, Text};
 use crate::time::Timestamp;
@@ -23,7 +23,7 @@ pub struct TriageRequest {
     pub reason: Option<Text>,
 }
 
-/// Another attempt, on a person's word; what is left out stays as it is.
+/// A person's request for another attempt; absent fields stay unchanged.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReplayRequest {
@@ -48,10 +48,10 @@ pub struct ReplayRequest {
     /// A recorded step, by its key or name: it and the plain steps after it are done again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_step: Option<Label>,
-    /// Past every guard; operators only, and a reason is needed.
+    /// Bypasses every guard; operators only, requires a reason.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub force: bool,
-    /// The plan that was looked at: another one by now is refused.
+    /// The hash of the reviewed plan; if the plan has changed, the call is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan_hash: Option<Label>,
 }
@@ -63,8 +63,8 @@ pub struct Fix {
     /// RFC 6902, on the current payload; what it does not name keeps its bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = crate::patch::PATCH_OPERATIONS_MAX))]
-    pub json_patch: Option<Vec<Operation>>,
-    /// The whole payload anew.
+    pub json_patch: Option<Vec<PatchOperation>>,
+    /// A whole new payload.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     #[schemars(schema_with = "bounds::free")]
     pub payload: Option<RawJson>,
@@ -92,7 +92,7 @@ pub struct ReplayAnswer {
 pub struct ApproveRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<Tenant>,
-    /// Of the plan that is approved; another one by now is refused.
+    /// The hash of the approved plan; if the plan has changed, the call is refused.
     pub plan_hash: Label,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = bounds::NOTE_MAX_BYTES))]
@@ -117,7 +117,7 @@ pub struct ReassignRequest {
     pub tenant: Option<Tenant>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<Label>,
-    /// One that exists: a slip of the pen must not leave a run where nobody looks.
+    /// Must exist: a typo must not move a run into a new queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueName>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -130,7 +130,7 @@ pub struct ReassignRequest {
 pub struct AssignRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<Tenant>,
-    /// A person or a team; null takes it from its owner. Left out it is a slip, and refused.
+    /// A person or a team; null removes the assignee. Required, so that a typo is refused.
     #[serde(deserialize_with = "Option::deserialize")]
     pub to: Option<Label>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -200,7 +200,7 @@ pub struct PlanAnswer {
 /// What waits for a yes or no.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct ReviewView {
-    /// The replay as it was asked for; none when a person put the run aside to look at it.
+    /// The requested replay; none when a person put the run into review.
     #[schemars(with = "Option<serde_json::Value>")]
     pub proposed: Option<RawJson>,
     pub plan_hash: String,
@@ -224,7 +224,7 @@ pub struct RevisionView {
     pub payload_base64: Option<String>,
     /// The patch that made it, as it was sent; none for the first one and for a payload given whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub json_patch: Option<Vec<Operation>>,
+    pub json_patch: Option<Vec<PatchOperation>>,
 }
 
 words! {

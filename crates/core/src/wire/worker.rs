@@ -11,7 +11,7 @@ use super::report::{
 };
 use super::{RawJson, StepView, bounds};
 use crate::ids::{CallId, IdempotencyKey, OrderKey, QueueName, RunId, StepKey, Tenant, Uuid};
-use crate::json::Operation;
+use crate::json::DiffOperation;
 use crate::ledger::VersionChange;
 use crate::preflight::{Budget, Estimate, Part, PreflightResult, PreflightVerdict};
 use crate::run::StateName;
@@ -24,7 +24,7 @@ words! {
     pub enum Mode {
         /// The caller begins now, under a lease.
         Start = "start",
-        /// Somebody who leases the queue will.
+        /// A worker that leases the queue will begin it.
         Enqueue = "enqueue",
     }
 }
@@ -81,7 +81,7 @@ pub struct StartAnswer {
     pub payload: Option<RawJson>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload_base64: Option<String>,
-    /// Where the queue looks before the first attempt: what was found, unless it fits.
+    /// The preflight result before the first attempt, unless the payload fits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preflight: Option<PreflightBrief>,
     /// Of a closed run: what it gave.
@@ -164,7 +164,7 @@ pub struct StepRequest {
     #[serde(default)]
     #[schemars(schema_with = "bounds::free")]
     pub output: Option<RawJson>,
-    /// How to find out whether it happened, should nobody know: given to whoever has to settle it.
+    /// How to find out whether it happened; shown to the person who reconciles it.
     #[serde(default)]
     #[schemars(length(max = bounds::STEP_CHECK_MAX_BYTES))]
     pub check: Option<Text>,
@@ -204,7 +204,7 @@ pub struct SucceedRequest {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct SucceedAnswer {
     pub state: StateName,
-    /// It came after its lease had ended, and nobody had begun anew.
+    /// It came after its lease had ended, and no newer attempt had begun.
     pub late: bool,
     /// A detector objects: it did not succeed after all.
     pub verdict: Option<Verdict>,
@@ -320,7 +320,7 @@ pub struct PreflightRequest {
     /// Absent: the one that the request itself names.
     #[serde(default)]
     pub model: Option<Label>,
-    /// Whose settings say how the payload is read.
+    /// The queue whose settings say how the payload is read.
     #[serde(default)]
     pub queue: Option<QueueName>,
     /// Absent: as the request itself says.
@@ -338,7 +338,7 @@ pub struct PreflightAnswer {
     /// The verdict in a sentence.
     pub why: String,
     pub estimate: Estimate,
-    /// What the model takes; none when nobody here knows it.
+    /// The model's limits; none for an unknown model.
     pub budget: Option<Budget>,
     pub model: Option<String>,
     /// What would be left of a request with everything left out that may be; none when the payload's shape is not known.
@@ -398,7 +398,7 @@ pub struct SentAnswer {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload_base64: Option<String>,
     /// What is different from the revision's payload, by JSON pointer; long values are cut.
-    pub diff: Vec<Operation>,
+    pub diff: Vec<DiffOperation>,
     /// There is more than the list holds.
     pub diff_cut: bool,
 }

@@ -1,6 +1,6 @@
 //! What a worker reports of the attempt it holds. Every call is fenced by its lease's epoch first.
 
-use redrive_core::breaker::StateName as BreakerState;
+use redrive_core::breaker::BreakerStateName;
 use redrive_core::lifecycle::{Event, Outcome, Refused, Standing, Verb, next_attempt, standing};
 use redrive_core::policy::RetryBy;
 use redrive_core::run::{Ended, State, StateName};
@@ -274,7 +274,7 @@ fn record_success(
         pattern: None,
         pattern_new: false,
         verdict: None,
-        breaker: BreakerState::Closed,
+        breaker: BreakerStateName::Closed,
         body: &success.body,
     };
     if late {

@@ -1,6 +1,6 @@
 //! A person opens or closes a breaker.
 
-use redrive_core::breaker::{ByHand, Event, Key, Scope};
+use redrive_core::breaker::{BreakerEvent, ByHand, Key, Scope};
 use redrive_core::text::Label;
 use redrive_core::wire::{BreakerAction, BreakerView};
 
@@ -22,9 +22,9 @@ pub fn operate(tx: &mut Tx<'_>, act: &BreakerAct) -> Result<BreakerView> {
     let event = match act.action {
         BreakerAction::Open => {
             let by = ByHand { actor: act.actor.clone(), reason: act.reason.clone() };
-            Event::OpenedByHand { by, until: act.until }
+            BreakerEvent::OpenedByHand { by, until: act.until }
         }
-        BreakerAction::Close | BreakerAction::Reset => Event::Reset,
+        BreakerAction::Close | BreakerAction::Reset => BreakerEvent::Reset,
     };
     cache::move_breaker(tx, &key, &event, &settings)?;
     match act.action {

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use redrive_core::breaker::{BREAKERS_PER_TENANT_MAX, Breaker, Event, Key, Scope, State, StateName, Turn, apply};
+use redrive_core::breaker::{
+    BREAKERS_PER_TENANT_MAX, Breaker, BreakerContext, BreakerEvent, BreakerState, BreakerStateName, Key, Scope, apply,
+};
 use redrive_core::policy::BreakerSettings;
 use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
@@ -183,7 +185,12 @@ pub fn keys_of(tx: &mut Tx<'_>, row: &RunRow) -> Result<Vec<Key>> {
 }
 
 /// Moves a breaker; one that was not there has seen nothing yet. A change of state is written down.
-pub fn move_breaker(tx: &mut Tx<'_>, key: &Key, event: &Event, settings: &BreakerSettings) -> Result<StateName> {
+pub fn move_breaker(
+    tx: &mut Tx<'_>,
+    key: &Key,
+    event: &BreakerEvent,
+    settings: &BreakerSettings,
+) -> Result<BreakerStateName> {
     know_breakers(tx, std::slice::from_ref(key))?;
     let known = &mut tx.known.breakers;
     let (name, before) = match known.all.remove_entry(key) {
@@ -193,8 +200,13 @@ pub fn move_breaker(tx: &mut Tx<'_>, key: &Key, event: &Event, settings: &Breake
             (key.clone(), quiet.unwrap_or_else(|| Breaker::new(known.blank, tx.now)))
         }
     };
-    let turn =
-        Turn { settings, shared: key.tenant().is_none(), now: tx.now, jitter: tx.dice.jitter(), next: known.last + 1 };
+    let turn = BreakerContext {
+        settings,
+        shared: key.tenant().is_none(),
+        now: tx.now,
+        jitter: tx.dice.jitter(),
+        next: known.last + 1,
+    };
     let after = apply(&before, event, turn);
     let (state, changed) = (after.name(), after.generation != before.generation);
     if changed {
@@ -220,7 +232,7 @@ pub fn move_breaker(tx: &mut Tx<'_>, key: &Key, event: &Event, settings: &Breake
 /// What time alone has changed.
 pub fn tick(tx: &mut Tx<'_>, key: &Key, settings: &BreakerSettings) -> Result<()> {
     if tx.known.breakers.all.get(key).is_some_and(|breaker| breaker.is_up(tx.now)) {
-        move_breaker(tx, key, &Event::Tick, settings)?;
+        move_breaker(tx, key, &BreakerEvent::Tick, settings)?;
     }
     Ok(())
 }
@@ -228,7 +240,7 @@ pub fn tick(tx: &mut Tx<'_>, key: &Key, settings: &BreakerSettings) -> Result<()
 /// What time alone has changed, for whoever only looks: nothing of it is written.
 pub fn look_ahead(tx: &mut Tx<'_>, key: &Key, settings: &BreakerSettings) {
     let known = &mut tx.known.breakers;
-    let turn = Turn {
+    let turn = BreakerContext {
         settings,
         shared: key.tenant().is_none(),
         now: tx.now,
@@ -237,7 +249,7 @@ pub fn look_ahead(tx: &mut Tx<'_>, key: &Key, settings: &BreakerSettings) {
         next: known.last + 1,
     };
     if let Some(breaker) = known.all.get_mut(key).filter(|breaker| breaker.is_up(tx.now)) {
-        *breaker = apply(breaker, &Event::Tick, turn);
+        *breaker = apply(breaker, &BreakerEvent::Tick, turn);
     }
 }
 
@@ -252,26 +264,30 @@ pub fn settings_of(tx: &mut Tx<'_>, key: &Key) -> BreakerSettings {
 type Said = (String, &'static str, Option<Text>);
 
 /// A change of state as its record tells it.
-fn in_words(before: &Breaker, after: &Breaker, event: &Event) -> Option<Said> {
+fn in_words(before: &Breaker, after: &Breaker, event: &BreakerEvent) -> Option<Said> {
     let engine = || "engine".to_owned();
     match (event, &after.state) {
-        (Event::OpenedByHand { by, .. }, _) => Some((by.actor.clone(), "opened", by.reason.clone())),
+        (BreakerEvent::OpenedByHand { by, .. }, _) => Some((by.actor.clone(), "opened", by.reason.clone())),
         // Whoever closes it writes that down, with a name.
-        (Event::Reset, _) => None,
-        (Event::Ended { .. }, State::Open { tries, .. }) => {
+        (BreakerEvent::Reset, _) => None,
+        (BreakerEvent::Ended { .. }, BreakerState::Open { tries, .. }) => {
             let what = match &before.state {
-                State::Closed { .. } => "Too many attempts failed.".to_owned(),
-                State::Open { .. } | State::HalfOpen { .. } => format!("The probe failed: opening {tries} in a row."),
+                BreakerState::Closed { .. } => "Too many attempts failed.".to_owned(),
+                BreakerState::Open { .. } | BreakerState::HalfOpen { .. } => {
+                    format!("The probe failed: opening {tries} in a row.")
+                }
             };
             Some((engine(), "opened", Some(Text::from(what.as_str()))))
         }
-        (Event::Ended { .. }, State::Closed { .. }) => {
+        (BreakerEvent::Ended { .. }, BreakerState::Closed { .. }) => {
             Some((engine(), "closed", Some(Text::from("The probe succeeded."))))
         }
-        (Event::Tick, State::Closed { .. }) => Some((engine(), "closed", Some(Text::from("Its time was over.")))),
-        (Event::Tick, State::HalfOpen { .. }) => Some((engine(), "half_open", None)),
-        (Event::Ended { .. }, State::HalfOpen { .. })
-        | (Event::Tick, State::Open { .. })
-        | (Event::ProbeGranted(_) | Event::ProbeLost(_), _) => None,
+        (BreakerEvent::Tick, BreakerState::Closed { .. }) => {
+            Some((engine(), "closed", Some(Text::from("Its time was over."))))
+        }
+        (BreakerEvent::Tick, BreakerState::HalfOpen { .. }) => Some((engine(), "half_open", None)),
+        (BreakerEvent::Ended { .. }, BreakerState::HalfOpen { .. })
+        | (BreakerEvent::Tick, BreakerState::Open { .. })
+        | (BreakerEvent::ProbeGranted(_) | BreakerEvent::ProbeLost(_), _) => None,
     }
 }

@@ -1,6 +1,6 @@
 //! An attempt that began here has ended: each breaker that watches it counts it, in the same commit.
 
-use redrive_core::breaker::{Counts, Event, Key, Probe, Scope, StateName, counts};
+use redrive_core::breaker::{BreakerEvent, BreakerStateName, Counts, Key, Probe, Scope, counts};
 use redrive_core::policy::Policy;
 use redrive_core::reason::Reason;
 
@@ -38,14 +38,14 @@ pub fn attempt_ended(
         }
         if failed == Some(&Reason::Silent) && tx.known.breakers.open.contains(&key) {
             // A worker that went quiet has found nothing out: the slot is free for the next.
-            cache::move_breaker(tx, &key, &Event::ProbeLost(attempt), &policy.breaker)?;
+            cache::move_breaker(tx, &key, &BreakerEvent::ProbeLost(attempt), &policy.breaker)?;
             continue;
         }
-        let before = tx.known.breakers.all.get(&key).map_or(StateName::Closed, |breaker| breaker.name());
+        let before = tx.known.breakers.all.get(&key).map_or(BreakerStateName::Closed, |breaker| breaker.name());
         let settings = if key.tenant().is_some() { policy.breaker } else { tx.policies.shared_breakers() };
-        let event = Event::Ended { attempt, voter: row.tenant, counts, generation };
+        let event = BreakerEvent::Ended { attempt, voter: row.tenant, counts, generation };
         let after = cache::move_breaker(tx, &key, &event, &settings)?;
-        if (before, after) == (StateName::Closed, StateName::Open) {
+        if (before, after) == (BreakerStateName::Closed, BreakerStateName::Open) {
             take_over(tx, &key)?;
         }
     }
@@ -99,7 +99,7 @@ fn take_over(tx: &mut Tx<'_>, wide: &Key) -> Result<()> {
     let by_hand = |key: &Key| known.all.get(key).is_some_and(|breaker| breaker.is_by_hand());
     let parts = known.open.iter().filter(|key| key.environment == wide.environment).filter(is_part);
     for key in parts.filter(|key| !by_hand(key)).cloned().collect::<Vec<_>>() {
-        cache::move_breaker(tx, &key, &Event::Reset, &settings)?;
+        cache::move_breaker(tx, &key, &BreakerEvent::Reset, &settings)?;
         stored::note(tx, &key.name(), "engine", "taken_over", None)?;
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! May this attempt begin? Asked in the transaction that begins it, so that over all workers one probe goes through.
 
-use redrive_core::breaker::{Admission, Asker, Event, Key, Probe, State, StateName};
+use redrive_core::breaker::{Admission, Asker, BreakerEvent, BreakerState, BreakerStateName, Key, Probe};
 use redrive_core::lifecycle::Event as Move;
 use redrive_core::plan::OpenBreaker;
 use redrive_core::policy::{BreakerSettings, Policy};
@@ -89,13 +89,14 @@ fn add_shared(tx: &mut Tx<'_>, keys: &mut Vec<Key>) -> Result<()> {
 /// A probe is under way only while its run is, under the same lease: however it ended, the slot is free.
 pub fn free_lost_probe(tx: &mut Tx<'_>, key: &Key, settings: &BreakerSettings) -> Result<()> {
     let probe = match tx.known.breakers.all.get(key).map(|breaker| &breaker.state) {
-        Some(State::HalfOpen { probe: Some(probe), .. }) => *probe,
-        Some(State::HalfOpen { probe: None, .. } | State::Open { .. } | State::Closed { .. }) | None => {
+        Some(BreakerState::HalfOpen { probe: Some(probe), .. }) => *probe,
+        Some(BreakerState::HalfOpen { probe: None, .. } | BreakerState::Open { .. } | BreakerState::Closed { .. })
+        | None => {
             return Ok(());
         }
     };
     if !tx.rows.is_under_way(probe.run, probe.epoch)? {
-        cache::move_breaker(tx, key, &Event::ProbeLost(probe), settings)?;
+        cache::move_breaker(tx, key, &BreakerEvent::ProbeLost(probe), settings)?;
     }
     Ok(())
 }
@@ -105,7 +106,7 @@ pub fn begun(tx: &mut Tx<'_>, row: &mut RunRow, probes: Probes, policy: &Policy)
     row.generation = cache::generation(tx)?;
     let probe = Probe { run: row.id, epoch: row.run.epoch };
     for key in probes.0 {
-        cache::move_breaker(tx, &key, &Event::ProbeGranted(probe), &policy.breaker)?;
+        cache::move_breaker(tx, &key, &BreakerEvent::ProbeGranted(probe), &policy.breaker)?;
     }
     Ok(())
 }
@@ -127,9 +128,9 @@ pub fn look_at_breakers(tx: &mut Tx<'_>, row: &mut RunRow, policy: &Policy) -> R
     let all = &tx.known.breakers.all;
     let holds = keys.iter().filter(|key| {
         all.get(key).is_some_and(|breaker| match breaker.name() {
-            StateName::Open => true,
+            BreakerStateName::Open => true,
             // One that is half open is asked when the retry is due.
-            StateName::HalfOpen | StateName::Closed => false,
+            BreakerStateName::HalfOpen | BreakerStateName::Closed => false,
         })
     });
     row.run.around.holds = holds.map(|key| Hold { by: key.name(), of_model: key.is_of_a_model() }).collect();
@@ -137,9 +138,9 @@ pub fn look_at_breakers(tx: &mut Tx<'_>, row: &mut RunRow, policy: &Policy) -> R
 }
 
 /// How the breakers of a run stand, the worst of them.
-pub fn breaker_state(tx: &mut Tx<'_>, row: &RunRow) -> Result<StateName> {
+pub fn breaker_state(tx: &mut Tx<'_>, row: &RunRow) -> Result<BreakerStateName> {
     if !cache::any_breaker_open(tx)? {
-        return Ok(StateName::Closed);
+        return Ok(BreakerStateName::Closed);
     }
     let mut keys = cache::keys_of(tx, row)?;
     add_shared(tx, &mut keys)?;
@@ -157,7 +158,7 @@ pub fn open_breaker(tx: &mut Tx<'_>, row: &RunRow, policy: &Policy) -> Result<Op
     let (known, now) = (&tx.known.breakers, tx.now);
     let standing = keys.iter().filter(|key| known.open.contains(*key)).filter_map(|key| {
         let breaker = known.all.get(key)?;
-        let is_over = matches!(breaker.state, State::Open { until: Some(until), .. } if until <= now);
+        let is_over = matches!(breaker.state, BreakerState::Open { until: Some(until), .. } if until <= now);
         let by_hand = breaker.is_by_hand() && !is_over;
         (policy.breaker.on || by_hand).then(|| OpenBreaker { name: key.name(), by_hand })
     });
@@ -166,11 +167,11 @@ pub fn open_breaker(tx: &mut Tx<'_>, row: &RunRow, policy: &Policy) -> Result<Op
     Ok(open.into_iter().next())
 }
 
-pub(super) fn worst(states: impl Iterator<Item = StateName>) -> StateName {
-    let badness = |state: &StateName| match state {
-        StateName::Closed => 0,
-        StateName::HalfOpen => 1,
-        StateName::Open => 2,
+pub(super) fn worst(states: impl Iterator<Item = BreakerStateName>) -> BreakerStateName {
+    let badness = |state: &BreakerStateName| match state {
+        BreakerStateName::Closed => 0,
+        BreakerStateName::HalfOpen => 1,
+        BreakerStateName::Open => 2,
     };
-    states.max_by_key(badness).unwrap_or(StateName::Closed)
+    states.max_by_key(badness).unwrap_or(BreakerStateName::Closed)
 }

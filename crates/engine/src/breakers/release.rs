@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use redrive_core::breaker::{Key, PREFIX, StateName};
+use redrive_core::breaker::{BreakerStateName, Key, PREFIX};
 use redrive_core::lifecycle::Event as Move;
 use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
@@ -42,9 +42,9 @@ pub fn release_held(tx: &mut Tx<'_>, most: usize) -> Result<Swept> {
         holder = next;
         swept.looked_at += 1;
         swept.moved += match stands(tx, open.get(&holder)) {
-            (StateName::Closed, _) => let_go(tx, &holder, most - swept.moved)?,
-            (StateName::HalfOpen, false) => offer(tx, &holder, most - swept.moved)?,
-            (StateName::HalfOpen, true) | (StateName::Open, _) => 0,
+            (BreakerStateName::Closed, _) => let_go(tx, &holder, most - swept.moved)?,
+            (BreakerStateName::HalfOpen, false) => offer(tx, &holder, most - swept.moved)?,
+            (BreakerStateName::HalfOpen, true) | (BreakerStateName::Open, _) => 0,
         };
         if swept.moved >= most {
             return Ok(Swept { more: true, ..swept });
@@ -54,8 +54,8 @@ pub fn release_held(tx: &mut Tx<'_>, most: usize) -> Result<Swept> {
 }
 
 /// How a holder stands, and whether a probe is under way. One that nobody knows any more holds nothing.
-fn stands(tx: &Tx<'_>, open: Option<&Key>) -> (StateName, bool) {
-    open.and_then(|key| tx.known.breakers.all.get(key)).map_or((StateName::Closed, false), |breaker| {
+fn stands(tx: &Tx<'_>, open: Option<&Key>) -> (BreakerStateName, bool) {
+    open.and_then(|key| tx.known.breakers.all.get(key)).map_or((BreakerStateName::Closed, false), |breaker| {
         let probing = breaker.admits(redrive_core::breaker::Asker::Retry) == redrive_core::breaker::Admission::Hold;
         (breaker.name(), probing)
     })

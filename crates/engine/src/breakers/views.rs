@@ -1,6 +1,6 @@
 //! Breakers as people see them.
 
-use redrive_core::breaker::{Breaker, Key, Scope, State, StateName};
+use redrive_core::breaker::{Breaker, BreakerState, BreakerStateName, Key, Scope};
 use redrive_core::ids::Tenant;
 use redrive_core::text::Label;
 use redrive_core::wire::{BreakerEntry, BreakerScope, BreakerView, BreakersAnswer, TenantBreaker};
@@ -46,7 +46,7 @@ fn as_held(tx: &mut Tx<'_>, key: &Key, tenant: &Tenant) -> Result<Option<Breaker
     }
     let whole = view(tx, key)?;
     Ok(Some(BreakerView {
-        state: StateName::Open,
+        state: BreakerStateName::Open,
         since: None,
         opened_by: None,
         reason: None,
@@ -120,17 +120,17 @@ pub(super) fn view(tx: &mut Tx<'_>, key: &Key) -> Result<BreakerView> {
         held,
     };
     match breaker.state {
-        State::Closed { window } => {
+        BreakerState::Closed { window } => {
             let (attempts, failed) = window.figures(tx.now);
             (view.attempts, view.failed) = (Some(attempts), Some(failed));
         }
-        State::Open { until, tries, by_hand } => {
+        BreakerState::Open { until, tries, by_hand } => {
             (view.until, view.tries) = (until, tries);
             if let Some(by) = by_hand {
                 (view.opened_by, view.reason) = (Some(by.actor), by.reason);
             }
         }
-        State::HalfOpen { probe, tries } => (view.probing, view.tries) = (probe.is_some(), tries),
+        BreakerState::HalfOpen { probe, tries } => (view.probing, view.tries) = (probe.is_some(), tries),
     }
     Ok(view)
 }

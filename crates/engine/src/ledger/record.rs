@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use redrive_core::ledger::{self, By, EntryState, Known, RUN_STEPS_MAX, Recorded, Refused, Report, Unnamed};
+use redrive_core::ledger::{self, By, EntryRefused, EntryReport, EntryState, Known, RUN_STEPS_MAX, Recorded, Unnamed};
 use redrive_core::text::Text;
 use redrive_core::wire::{StepView, Versions};
 
@@ -95,16 +95,16 @@ fn vanished() -> Error {
     Error::Unexpected("a step vanished".into())
 }
 
-fn as_error(refused: Refused, found: Option<&StepRow>) -> Error {
+fn as_error(refused: EntryRefused, found: Option<&StepRow>) -> Error {
     match refused {
-        Refused::InProgress => Error::EffectInProgress {
+        EntryRefused::InProgress => Error::EffectInProgress {
             run_id: found.map(|found| found.run_id.clone()).unwrap_or_default(),
             call_id: found.and_then(|found| found.call_id.clone()),
         },
-        Refused::InDoubt => Error::EffectUnknown,
-        Refused::StillOpen => redrive_core::lifecycle::Refused::InFlight.into(),
-        Refused::Settled(status) => Error::EffectSettled { status },
-        Refused::Fenced => Error::LeaseLost { recorded: false },
+        EntryRefused::InDoubt => Error::EffectUnknown,
+        EntryRefused::StillOpen => redrive_core::lifecycle::Refused::InFlight.into(),
+        EntryRefused::Settled(status) => Error::EffectSettled { status },
+        EntryRefused::Fenced => Error::LeaseLost { recorded: false },
     }
 }
 
@@ -197,8 +197,8 @@ pub fn keep_steps(
     Ok(())
 }
 
-fn report_of(step: &NewStep) -> Result<Report> {
-    Report::of(step.status, step.checked)
+fn report_of(step: &NewStep) -> Result<EntryReport> {
+    EntryReport::of(step.status, step.checked)
         .ok_or_else(|| Error::Unexpected(format!("a step was reported as {}", step.status)))
 }
 
@@ -222,7 +222,7 @@ fn key_in_list(steps: &[NewStep], at: usize) -> String {
 }
 
 /// The key that a step gave, or what it is known by without one.
-fn key_of(tx: &mut Tx<'_>, row: &RunRow, step: &NewStep, report: Report, epoch: u64) -> Result<String> {
+fn key_of(tx: &mut Tx<'_>, row: &RunRow, step: &NewStep, report: EntryReport, epoch: u64) -> Result<String> {
     if let Some(key) = &step.key {
         return Ok(key.as_str().to_owned());
     }

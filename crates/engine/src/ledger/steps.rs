@@ -1,7 +1,7 @@
 //! Entries of the ledger: found, begun, moved on. What may move is decided in `core`; nothing here asks why.
 
 use redrive_core::ids::CallId;
-use redrive_core::ledger::{Call, Entry, EntryState, VersionChange, Will, versions_changed};
+use redrive_core::ledger::{CallMatch, Entry, EntryState, VersionChange, Will, versions_changed};
 use redrive_core::lifecycle::Effect;
 use redrive_core::plan::StepFact;
 use redrive_core::text::{Label, Text};
@@ -45,9 +45,9 @@ impl StepRow {
     /// As the moves of a run see it, when `step` is reported.
     pub fn entry(&self, run: i64, step: &NewStep) -> Entry {
         let call = match &step.call_id {
-            None => Call::Unnamed,
-            Some(_) if self.is_of(step.call_id.as_ref()) => Call::Same,
-            Some(_) => Call::Other,
+            None => CallMatch::Unnamed,
+            Some(_) if self.is_of(step.call_id.as_ref()) => CallMatch::Same,
+            Some(_) => CallMatch::Other,
         };
         Entry {
             state: self.state,

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use redrive_core::breaker::StateName as BreakerState;
+use redrive_core::breaker::BreakerStateName;
 use redrive_core::ids::{CallId, IdempotencyKey, OrderKey, QueueName, RunId, StepKey, Tenant};
 use redrive_core::ledger::is_of_name;
 use redrive_core::pattern::Fingerprint;
@@ -180,7 +180,7 @@ pub struct AttemptOrigin {
     pub versions: Versions,
     /// How the breakers of the run stood when a failure was answered; closed where nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub breaker: Option<BreakerState>,
+    pub breaker: Option<BreakerStateName>,
 }
 
 /// A failed attempt, classified and fingerprinted.

@@ -2,7 +2,7 @@
 
 use redrive_core::ids::{RunId, Tenant};
 use redrive_core::json::{self, Tape};
-use redrive_core::patch::{self, Operation, Why};
+use redrive_core::patch::{self, PatchOperation, Why};
 use redrive_core::wire::{Fix, OperationSample, RawJson, ReplayRequest};
 use sha2::{Digest as _, Sha256};
 
@@ -41,7 +41,7 @@ impl Made {
 }
 
 /// The patch, if the operation has one: only then is every payload read.
-pub fn patch_of(bulk: &Bulk) -> Option<(&[Operation], usize)> {
+pub fn patch_of(bulk: &Bulk) -> Option<(&[PatchOperation], usize)> {
     match bulk {
         Bulk::Replay(replay) => {
             let operations = replay.fix.as_ref()?.json_patch.as_deref()?;
@@ -59,7 +59,7 @@ pub fn patch_of(bulk: &Bulk) -> Option<(&[Operation], usize)> {
 /// Patches the payload of a run as it is; with what differs, where that is to be shown.
 pub fn patched(
     of: Patched,
-    (operations, max_bytes): (&[Operation], usize),
+    (operations, max_bytes): (&[PatchOperation], usize),
     show: bool,
 ) -> Result<(Made, Option<OperationSample>)> {
     let Patched { from_revision, run_id, tenant, payload } = of;
@@ -107,7 +107,7 @@ fn code_of(why: Why) -> &'static str {
     }
 }
 
-fn differences(before: &str, after: &str) -> (Vec<json::Operation>, bool) {
+fn differences(before: &str, after: &str) -> (Vec<json::DiffOperation>, bool) {
     let (Some(old), Some(new)) = (Tape::of(before), Tape::of(after)) else { return (Vec::new(), true) };
     let (mut changes, mut more) = json::diff(&old, &new);
     more |= changes.len() > SAMPLE_MAX_CHANGES;

@@ -1,6 +1,6 @@
 //! Attempts: kept when they end, read again to answer the same report with the same words.
 
-use redrive_core::breaker::StateName as BreakerState;
+use redrive_core::breaker::BreakerStateName;
 use redrive_core::lifecycle::Outcome;
 use redrive_core::pattern::Fingerprint;
 use redrive_core::run::StateName;
@@ -30,7 +30,7 @@ pub struct Ending<'a> {
     pub pattern_new: bool,
     pub verdict: Option<&'a Told>,
     /// As the answer tells it.
-    pub breaker: BreakerState,
+    pub breaker: BreakerStateName,
     pub body: &'a [u8],
 }
 
@@ -61,10 +61,10 @@ impl StoredAttempt {
         Ok(Some(verdict))
     }
 
-    fn breaker(&self) -> Result<BreakerState> {
+    fn breaker(&self) -> Result<BreakerStateName> {
         let origin: AttemptOrigin =
             serde_json::from_str(&self.origin).map_err(|e| Error::Unexpected(format!("an origin: {e}")))?;
-        Ok(origin.breaker.unwrap_or(BreakerState::Closed))
+        Ok(origin.breaker.unwrap_or(BreakerStateName::Closed))
     }
 }
 
@@ -117,7 +117,7 @@ fn origin(before: &RunRow, row: &RunRow, ending: &Ending<'_>) -> AttemptOrigin {
         revision: row.run.revision,
         replay: lease.is_some_and(|lease| lease.replay),
         versions: leased.map(|before| before.versions.clone()).unwrap_or_default(),
-        breaker: Some(ending.breaker).filter(|breaker| *breaker != BreakerState::Closed),
+        breaker: Some(ending.breaker).filter(|breaker| *breaker != BreakerStateName::Closed),
     }
 }
 

@@ -5,8 +5,8 @@ use redrive_core::ids::{QueueName, RunId};
 use redrive_core::money::{Spend, Usd};
 use redrive_core::reason::Reason;
 use redrive_core::run::{
-    Around, BeforeMerge, Closed, Due, Effects, Ended, Lease, LeftQueues, Memory, Merged, Review, Run, Scheduled, State,
-    StateName,
+    Around, BeforeMerge, Closed, Due, Effects, Ended, FailureMemory, Lease, LeftQueues, Merged, Review, Run, Scheduled,
+    State, StateName,
 };
 use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
@@ -312,7 +312,7 @@ impl RunDocument {
             resumable: self.resumable,
             replayable: !self.not_replayable,
             effects: Effects { open, unknown, done },
-            memory: Memory {
+            memory: FailureMemory {
                 streak: self.streak,
                 silent_in_row: self.silent_in_row,
                 retries: self.retries.clone(),

@@ -1,6 +1,6 @@
 //! What a person does to a run, and the record of it.
 
-use redrive_core::breaker::StateName as BreakerState;
+use redrive_core::breaker::BreakerStateName;
 use redrive_core::ids::QueueName;
 use redrive_core::lifecycle::{Event, Moved, Outcome, reject_unleasable};
 use redrive_core::run::{State, StateName};
@@ -174,7 +174,7 @@ fn end_cancelled(tx: &mut Tx<'_>, before: &RunRow, row: &mut RunRow) -> Result<(
         pattern: None,
         pattern_new: false,
         verdict: None,
-        breaker: BreakerState::Closed,
+        breaker: BreakerStateName::Closed,
         body: &body,
     };
     attempts::keep_attempt(tx, before, row, &ending)?;

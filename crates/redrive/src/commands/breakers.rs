@@ -1,7 +1,7 @@
-//! `redrive breakers` and `redrive tenants breaker`: what holds retries back, and a person's word on it.
+//! `redrive breakers` and `redrive tenants breaker`: list breakers, open and close them by hand.
 
 use clap::Subcommand;
-use redrive_core::breaker::StateName;
+use redrive_core::breaker::BreakerStateName;
 use redrive_core::ids::Tenant;
 use redrive_core::text::{Label, Text};
 use redrive_core::wire::{BreakerAction, BreakerEntry, BreakerRequest, BreakerView};
@@ -9,42 +9,42 @@ use redrive_core::wire::{BreakerAction, BreakerEntry, BreakerRequest, BreakerVie
 use crate::args::{Remote, When};
 use crate::commands::now;
 use crate::escape;
-use crate::out::{Out, Table, or_dash, relative};
+use crate::out::{Printer, TextTable, or_dash, relative};
 
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    act: Option<Act>,
+    act: Option<SharedBreakerCommand>,
     #[command(flatten)]
     remote: Remote,
 }
 
-/// A person's word on a breaker, everybody's or with `--tenant` one tenant's.
+/// Opens or closes a breaker: the shared one, or with `--tenant` a tenant's.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Act {
+pub(crate) enum SharedBreakerCommand {
     /// Open breakers: hold retries and replays during an outage
-    Open(OpenArgs<Model>),
+    Open(BreakerOpenArgs<Model>),
     /// Close the breaker
-    Close(CloseArgs<Model>),
+    Close(BreakerCloseArgs<Model>),
     /// Close the breaker and reset its failure counts
-    Reset(CloseArgs<Model>),
+    Reset(BreakerCloseArgs<Model>),
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Show a tenant's breakers and their history
-    Show(ShowArgs),
+    Show(BreakerShowArgs),
     /// Open the breaker: hold the tenant's retries and replays
-    Open(OpenArgs<OfTenant>),
+    Open(BreakerOpenArgs<OfTenant>),
     /// Close the breaker
-    Close(CloseArgs<OfTenant>),
+    Close(BreakerCloseArgs<OfTenant>),
     /// Close the breaker and reset its failure counts
-    Reset(CloseArgs<OfTenant>),
+    Reset(BreakerCloseArgs<OfTenant>),
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct ShowArgs {
+pub(crate) struct BreakerShowArgs {
     #[arg(value_name = "TENANT")]
     name: Tenant,
     #[command(flatten)]
@@ -56,36 +56,36 @@ pub(crate) struct ShowArgs {
 pub(crate) struct OfTenant {
     #[arg(value_name = "TENANT")]
     name: Tenant,
-    /// Only what it asks of this provider
+    /// Only requests to this provider
     #[arg(long)]
     provider: Option<String>,
-    /// Only what it asks of this model
+    /// Only requests to this model
     #[arg(long)]
     model: Option<String>,
 }
 
-/// Which of everybody's breakers. `--tenant`, which every command has, makes it that tenant's.
+/// Which shared breaker. The global `--tenant` selects a tenant's instead.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Model {
-    /// What is asked of this provider
+    /// Requests to this provider
     #[arg(long, required_unless_present_any = ["model", "tenant"])]
     provider: Option<String>,
-    /// What is asked of this model
+    /// Requests to this model
     #[arg(long)]
     model: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct OpenArgs<W: clap::Args> {
+pub(crate) struct BreakerOpenArgs<W: clap::Args> {
     #[command(flatten)]
-    said: CloseArgs<W>,
-    /// Until then: a time, or for how long (15m, 8h, 7d); until somebody closes it unless told
+    change: BreakerCloseArgs<W>,
+    /// When it closes: a time, or a distance (15m, 8h, 7d); by default it stays open until closed
     #[arg(long, value_name = "TIME")]
     until: Option<When>,
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct CloseArgs<W: clap::Args> {
+pub(crate) struct BreakerCloseArgs<W: clap::Args> {
     #[command(flatten)]
     which: W,
     /// Reason; recorded with the breaker
@@ -97,25 +97,25 @@ pub(crate) struct CloseArgs<W: clap::Args> {
     #[command(flatten)]
     remote: Remote,
 }
-pub(crate) async fn of_everybody(args: Args, out: &mut Out) -> anyhow::Result<()> {
+pub(crate) async fn of_everybody(args: Args, out: &mut Printer) -> anyhow::Result<()> {
     match args.act {
         None => list(args.remote, out).await,
-        Some(Act::Open(open)) => opens(open.said, open.until, out).await,
-        Some(Act::Close(close)) => operate(close.into(), BreakerAction::Close, None, out).await,
-        Some(Act::Reset(reset)) => operate(reset.into(), BreakerAction::Reset, None, out).await,
+        Some(SharedBreakerCommand::Open(open)) => open_breaker(open.change, open.until, out).await,
+        Some(SharedBreakerCommand::Close(close)) => operate(close.into(), BreakerAction::Close, None, out).await,
+        Some(SharedBreakerCommand::Reset(reset)) => operate(reset.into(), BreakerAction::Reset, None, out).await,
     }
 }
 
-pub(crate) async fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
+pub(crate) async fn run(command: Command, out: &mut Printer) -> anyhow::Result<()> {
     match command {
         Command::Show(args) => show(args, out).await,
-        Command::Open(open) => opens(open.said, open.until, out).await,
+        Command::Open(open) => open_breaker(open.change, open.until, out).await,
         Command::Close(close) => operate(close.into(), BreakerAction::Close, None, out).await,
         Command::Reset(reset) => operate(reset.into(), BreakerAction::Reset, None, out).await,
     }
 }
 
-async fn list(remote: Remote, out: &mut Out) -> anyhow::Result<()> {
+async fn list(remote: Remote, out: &mut Printer) -> anyhow::Result<()> {
     let call = remote.client()?.breakers();
     if remote.json {
         return Ok(out.json(&call.text().await?)?);
@@ -127,7 +127,7 @@ async fn list(remote: Remote, out: &mut Out) -> anyhow::Result<()> {
     Ok(out.table(table(&answer.breakers))?)
 }
 
-async fn show(args: ShowArgs, out: &mut Out) -> anyhow::Result<()> {
+async fn show(args: BreakerShowArgs, out: &mut Printer) -> anyhow::Result<()> {
     let call = args.remote.client()?.tenant_breaker(&args.name);
     if args.remote.json {
         return Ok(out.json(&call.text().await?)?);
@@ -143,8 +143,8 @@ async fn show(args: ShowArgs, out: &mut Out) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Which breaker a person's word is about, and why.
-struct Said {
+/// Which breaker to change, and why.
+struct BreakerChange {
     tenant: Option<Tenant>,
     provider: Option<String>,
     model: Option<String>,
@@ -153,58 +153,58 @@ struct Said {
     remote: Remote,
 }
 
-impl From<CloseArgs<OfTenant>> for Said {
-    fn from(args: CloseArgs<OfTenant>) -> Self {
-        let CloseArgs { which: OfTenant { name, provider, model }, reason, environment, remote } = args;
+impl From<BreakerCloseArgs<OfTenant>> for BreakerChange {
+    fn from(args: BreakerCloseArgs<OfTenant>) -> Self {
+        let BreakerCloseArgs { which: OfTenant { name, provider, model }, reason, environment, remote } = args;
         Self { tenant: Some(name), provider, model, reason, environment, remote }
     }
 }
 
-impl From<CloseArgs<Model>> for Said {
-    fn from(args: CloseArgs<Model>) -> Self {
-        let CloseArgs { which: Model { provider, model }, reason, environment, remote } = args;
+impl From<BreakerCloseArgs<Model>> for BreakerChange {
+    fn from(args: BreakerCloseArgs<Model>) -> Self {
+        let BreakerCloseArgs { which: Model { provider, model }, reason, environment, remote } = args;
         Self { tenant: remote.tenant().cloned(), provider, model, reason, environment, remote }
     }
 }
 
-async fn opens(said: impl Into<Said>, until: Option<When>, out: &mut Out) -> anyhow::Result<()> {
-    operate(said.into(), BreakerAction::Open, until.map(|until| until.ahead_of(now())), out).await
+async fn open_breaker(change: impl Into<BreakerChange>, until: Option<When>, out: &mut Printer) -> anyhow::Result<()> {
+    operate(change.into(), BreakerAction::Open, until.map(|until| until.ahead_of(now())), out).await
 }
 
 async fn operate(
-    said: Said,
+    change: BreakerChange,
     action: BreakerAction,
     until: Option<redrive_core::time::Timestamp>,
-    out: &mut Out,
+    out: &mut Printer,
 ) -> anyhow::Result<()> {
     let label = |given: &Option<String>| given.as_deref().map(Label::from);
     let request = BreakerRequest {
         action,
-        reason: Text::from(said.reason.as_str()),
+        reason: Text::from(change.reason.as_str()),
         until,
-        environment: label(&said.environment),
-        provider: label(&said.provider),
-        model: label(&said.model),
+        environment: label(&change.environment),
+        provider: label(&change.provider),
+        model: label(&change.model),
     };
-    let client = said.remote.client()?;
-    let call = match &said.tenant {
+    let client = change.remote.client()?;
+    let call = match &change.tenant {
         Some(tenant) => client.operate_breaker(tenant, &request),
         None => client.operate_shared_breaker(&request),
     };
-    if said.remote.json {
+    if change.remote.json {
         return Ok(out.json(&call.text().await?)?);
     }
     let view = call.await?;
-    Ok(out.line(format_args!("{} is {}", escape::line(view.name.as_str()), stands(&view)))?)
+    Ok(out.line(format_args!("{} is {}", escape::line(view.name.as_str()), state_words(&view)))?)
 }
 
-fn table(breakers: &[BreakerView]) -> Table {
-    let mut table = Table::new(["BREAKER", "STATE", "SINCE", "FAILED", "HELD", "REASON"]).right(&[3, 4]);
+fn table(breakers: &[BreakerView]) -> TextTable {
+    let mut table = TextTable::new(["BREAKER", "STATE", "SINCE", "FAILED", "HELD", "REASON"]).right(&[3, 4]);
     for breaker in breakers {
         let failed = breaker.attempts.zip(breaker.failed).map(|(attempts, failed)| format!("{failed} of {attempts}"));
         table.row([
             breaker.name.to_string(),
-            stands(breaker),
+            state_words(breaker),
             breaker.since.map_or_else(|| "-".into(), |since| relative(since, now())),
             or_dash(failed),
             breaker.held.to_string(),
@@ -214,13 +214,15 @@ fn table(breakers: &[BreakerView]) -> Table {
     table
 }
 
-fn stands(breaker: &BreakerView) -> String {
+fn state_words(breaker: &BreakerView) -> String {
     match (breaker.state, breaker.until) {
-        (StateName::Open, Some(until)) if breaker.by_hand => format!("open by hand until {until}"),
-        (StateName::Open, None) if breaker.by_hand => "open by hand".into(),
-        (StateName::Open, Some(until)) => format!("open, tries {}", relative(until, now())),
-        (StateName::HalfOpen, _) if breaker.probing => "half open, trying".into(),
-        (StateName::Open | StateName::HalfOpen | StateName::Closed, _) => breaker.state.to_string(),
+        (BreakerStateName::Open, Some(until)) if breaker.by_hand => format!("open by hand until {until}"),
+        (BreakerStateName::Open, None) if breaker.by_hand => "open by hand".into(),
+        (BreakerStateName::Open, Some(until)) => format!("open, tries {}", relative(until, now())),
+        (BreakerStateName::HalfOpen, _) if breaker.probing => "half open, trying".into(),
+        (BreakerStateName::Open | BreakerStateName::HalfOpen | BreakerStateName::Closed, _) => {
+            breaker.state.to_string()
+        }
     }
 }
 

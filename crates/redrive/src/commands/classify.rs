@@ -1,11 +1,11 @@
-//! `redrive classify`: JSON lines in, JSON lines out, as they come. A line that can't be read is told and skipped.
+//! `redrive classify`: JSON lines in, JSON lines out, one at a time. A line that can't be read is reported and skipped.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
-use redrive_core::classify::user_rules::{CompiledRule, RunFields, UserRules};
+use redrive_core::classify::user_rules::{CompiledRule, RunFacts, UserRules};
 use redrive_core::classify::{Classified, Evidence, classify, explain};
 use redrive_core::ids::QueueName;
 use redrive_core::pattern::{Fingerprint, fingerprint, why_grouped};
@@ -15,29 +15,29 @@ use serde_json::value::RawValue;
 
 use crate::config::ConfigPath;
 use crate::escape;
-use crate::failure::{AlreadyTold, tell};
-use crate::out::Out;
+use crate::failure::{AlreadyReported, tell};
+use crate::out::Printer;
 use crate::whole::{self, Line, PAYLOAD_MAX_BYTES};
 
 /// Reads one JSON object a line, `{"id","text","http_status","error_type","context",…}`, and writes one a line,
 /// `{"id","label","category","group","template","rule"}`: the label is the reason, the group is the fingerprint.
-/// Unknown fields are ignored. Rules of your own in the configuration come first; what they ask of a run (`tenant`,
-/// `queue`, `agent`, `model`, `step`, `environment`, `task_type`, `customer`, `payload`) may stand in the line too.
+/// Unknown fields are ignored. User rules in the configuration come first; the run fields that they use (`tenant`,
+/// `queue`, `agent`, `model`, `step`, `environment`, `task_type`, `customer`, `payload`) may be in the line too.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Read this file instead of standard input
     file: Option<PathBuf>,
-    /// Say why in words instead: which rules matched where, and what was masked
+    /// Explain instead: which rules matched where, and what was masked
     #[arg(long)]
     explain: bool,
     #[command(flatten)]
     config: ConfigPath,
 }
 
-/// What is known of one failure; anything may be missing or null.
+/// One input line; any field may be missing or null.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Record {
+struct FailureLine {
     id: Option<Box<RawValue>>,
     text: Option<String>,
     detail: Option<String>,
@@ -48,7 +48,7 @@ struct Record {
     context: Option<String>,
     tool: Option<String>,
     finish_reason: Option<String>,
-    // What only rules ask for: anything that is no text counts as missing, a line is never refused for it.
+    // Only used by rules: a value that is not a string counts as missing.
     tenant: Option<Value>,
     queue: Option<Value>,
     agent: Option<Value>,
@@ -70,14 +70,14 @@ struct Answer<'a> {
     rule: &'a str,
 }
 
-pub(crate) fn run(args: &Args, out: &mut Out) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args, out: &mut Printer) -> anyhow::Result<()> {
     let source: Box<dyn Read> = match &args.file {
         Some(path) => Box::new(File::open(path).with_context(|| path.display().to_string())?),
         None => Box::new(io::stdin().lock()),
     };
     let rules = args.config.read()?.rules.compiled();
     let bad_lines = stream(BufReader::new(source), args.explain, rules.as_deref(), out)?;
-    if bad_lines == 0 { Ok(()) } else { Err(AlreadyTold.into()) }
+    if bad_lines == 0 { Ok(()) } else { Err(AlreadyReported.into()) }
 }
 
 /// How many lines could not be read.
@@ -85,7 +85,7 @@ fn stream(
     mut source: BufReader<impl Read>,
     in_words: bool,
     rules: Option<&UserRules>,
-    out: &mut Out,
+    out: &mut Printer,
 ) -> anyhow::Result<u64> {
     let mut bad_lines = 0;
     let mut line = Vec::new();
@@ -105,7 +105,7 @@ fn stream(
                 tell(&format!("line {number}: {error}"));
             }
         }
-        // Whoever feeds us line by line gets each answer before the next question.
+        // A caller that writes line by line gets each answer before its next line.
         if source.buffer().is_empty() {
             out.flush()?;
         }
@@ -113,7 +113,7 @@ fn stream(
     Ok(bad_lines)
 }
 
-fn answer(record: &Record, in_words: bool, rules: Option<&UserRules>) -> serde_json::Result<String> {
+fn answer(record: &FailureLine, in_words: bool, rules: Option<&UserRules>) -> serde_json::Result<String> {
     let evidence = record.evidence();
     let payload = record.payload.as_ref().map(|payload| payload.get());
     let rule = rules.and_then(|rules| rules.first_match(&evidence, &record.run(), payload));
@@ -131,7 +131,7 @@ fn answer(record: &Record, in_words: bool, rules: Option<&UserRules>) -> serde_j
     })
 }
 
-/// The rule's word, where one matched, on what is built in.
+/// Applies the matching user rule, if any, over the built-in classification.
 fn judged(built_in: Classified, evidence: &Evidence<'_>, rule: Option<&CompiledRule>) -> (Classified, Fingerprint) {
     let found = match rule {
         Some(rule) => rule.decide(built_in),
@@ -142,7 +142,7 @@ fn judged(built_in: Classified, evidence: &Evidence<'_>, rule: Option<&CompiledR
 }
 
 /// The explanation, a heading with the record's id before it.
-fn words(record: &Record, evidence: &Evidence<'_>, rule: Option<&CompiledRule>) -> String {
+fn words(record: &FailureLine, evidence: &Evidence<'_>, rule: Option<&CompiledRule>) -> String {
     let explanation = explain(evidence);
     let (found, group) = judged(explanation.classified.clone(), evidence, rule);
     let id = record.id.as_ref().map_or("-", |id| id.get());
@@ -155,12 +155,12 @@ fn words(record: &Record, evidence: &Evidence<'_>, rule: Option<&CompiledRule>) 
     escape::lines(&text).fold(String::new(), |text, line| text + &line + "\n")
 }
 
-impl Record {
-    fn run(&self) -> RunFields<'_> {
+impl FailureLine {
+    fn run(&self) -> RunFacts<'_> {
         fn text(value: &Option<Value>) -> Option<&str> {
             value.as_ref().and_then(Value::as_str)
         }
-        RunFields {
+        RunFacts {
             tenant: text(&self.tenant).unwrap_or_default(),
             queue: text(&self.queue).unwrap_or(QueueName::DEFAULT),
             agent: text(&self.agent),

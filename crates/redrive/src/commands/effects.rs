@@ -1,20 +1,20 @@
 //! `redrive effects`
 
 use clap::Subcommand;
-use redrive_client::Call;
+use redrive_client::ApiRequest;
 use redrive_core::ids::{RunId, StepKey};
 use redrive_core::text::Text;
 use redrive_core::wire::{EffectOutcome, EffectView, RawJson, ReconcileRequest};
 
 use crate::args::{Remote, word};
 use crate::escape;
-use crate::failure::Usage;
-use crate::out::{Out, step_style};
+use crate::failure::UsageError;
+use crate::out::{Printer, step_style};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Show an entry of the ledger
-    Show(ShowArgs),
+    Show(EffectShowArgs),
     /// Record the outcome of an unknown effect; its run can then be replayed
     Reconcile(ReconcileArgs),
 }
@@ -31,7 +31,7 @@ struct Which {
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct ShowArgs {
+pub(crate) struct EffectShowArgs {
     #[command(flatten)]
     which: Which,
     #[command(flatten)]
@@ -42,13 +42,13 @@ pub(crate) struct ShowArgs {
 pub(crate) struct ReconcileArgs {
     #[command(flatten)]
     which: Which,
-    /// What turned out
+    /// The actual outcome
     #[arg(long, value_parser = word(EffectOutcome::ALL, EffectOutcome::as_str))]
     outcome: EffectOutcome,
-    /// With committed: what it gave, as JSON; a replay gets it back
+    /// With committed: its output as JSON; a replay gets it back
     #[arg(long, value_name = "JSON", value_parser = json)]
     output: Option<RawJson>,
-    /// How you know; kept in the run's history
+    /// Reason; recorded in the run's history
     #[arg(long)]
     reason: Option<String>,
     #[command(flatten)]
@@ -59,18 +59,16 @@ fn json(text: &str) -> Result<RawJson, serde_json::Error> {
     serde_json::value::RawValue::from_string(text.to_owned())
 }
 
-pub(crate) async fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
+pub(crate) async fn run(command: Command, out: &mut Printer) -> anyhow::Result<()> {
     match command {
-        Command::Show(ShowArgs { which, remote }) => {
+        Command::Show(EffectShowArgs { which, remote }) => {
             let call = remote.client()?.effect(&which.effect, which.run_id.as_ref());
             told(call, &remote, out).await
         }
         Command::Reconcile(args) => {
             let ReconcileArgs { which, outcome, output, reason, remote } = args;
             if outcome == EffectOutcome::NotDone && output.is_some() {
-                return Err(
-                    Usage::new("--output goes with --outcome committed: what never happened gave nothing").into()
-                );
+                return Err(UsageError::new("--output requires --outcome committed").into());
             }
             let reason = reason.as_deref().map(Text::from);
             let found = ReconcileRequest { tenant: None, outcome, output, reason };
@@ -80,7 +78,7 @@ pub(crate) async fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
     }
 }
 
-async fn told(call: Call<EffectView>, remote: &Remote, out: &mut Out) -> anyhow::Result<()> {
+async fn told(call: ApiRequest<EffectView>, remote: &Remote, out: &mut Printer) -> anyhow::Result<()> {
     if remote.json {
         return Ok(out.json(&call.text().await?)?);
     }
@@ -104,8 +102,8 @@ fn facts(effect: &EffectView) -> Vec<(&'static str, String)> {
     facts.push(("since", effect.at.to_string()));
     facts.push(("last used", effect.last_used_at.to_string()));
     facts.extend(effect.settled_by.clone().map(|by| ("settled by", by)));
-    facts.extend(effect.check.as_ref().map(|check| ("to find out", check.decode().into_owned())));
+    facts.extend(effect.check.as_ref().map(|check| ("check", check.decode().into_owned())));
     facts.extend(effect.output.as_ref().map(|output| ("output", output.get().to_owned())));
-    facts.extend(effect.output_omitted.as_ref().map(|o| ("output", format!("{} bytes that were not kept", o.bytes))));
+    facts.extend(effect.output_omitted.as_ref().map(|o| ("output", format!("{} bytes, not stored", o.bytes))));
     facts
 }

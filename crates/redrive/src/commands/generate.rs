@@ -7,7 +7,7 @@ use clap_complete::Shell;
 
 use crate::cli::Cli;
 use crate::config;
-use crate::out::Out;
+use crate::out::Printer;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -24,7 +24,7 @@ enum GeneratedFile {
     Errors,
 }
 
-pub(crate) fn run(args: &Args, out: &mut Out) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args, out: &mut Printer) -> anyhow::Result<()> {
     let text = match args.what {
         GeneratedFile::Openapi => format!("{:#}\n", redrive_server::openapi()),
         GeneratedFile::Transitions => redrive_core::lifecycle::transition_table(),
@@ -42,7 +42,7 @@ pub(crate) struct CompletionsArgs {
     shell: Shell,
 }
 
-pub(crate) fn completions(args: &CompletionsArgs, out: &mut Out) -> anyhow::Result<()> {
+pub(crate) fn completions(args: &CompletionsArgs, out: &mut Printer) -> anyhow::Result<()> {
     // Into memory first: the generator panics when its writer fails, and a pipe may be closed.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "redrive", &mut script);

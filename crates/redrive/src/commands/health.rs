@@ -6,7 +6,7 @@ use redrive_core::ids::QueueName;
 use crate::args::{Remote, When};
 use crate::commands::now;
 use crate::escape;
-use crate::out::{Out, Style, Table, duration, relative};
+use crate::out::{Printer, Style, TextTable, duration, relative};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct HealthArgs {
@@ -27,7 +27,7 @@ pub(crate) struct StatsArgs {
     remote: Remote,
 }
 
-pub(crate) async fn health(args: HealthArgs, out: &mut Out) -> anyhow::Result<()> {
+pub(crate) async fn health(args: HealthArgs, out: &mut Printer) -> anyhow::Result<()> {
     let client = args.remote.client()?;
     let call = client.health();
     if args.remote.json {
@@ -44,7 +44,7 @@ pub(crate) async fn health(args: HealthArgs, out: &mut Out) -> anyhow::Result<()
     ))?;
     for alert in &health.queues_without_workers {
         let since = relative(alert.oldest_due_at, now());
-        let line = format!("queue {}: work due {since} and nobody takes it. {}", alert.queue, alert.what_to_do);
+        let line = format!("queue {}: work was due {since} and no worker takes it. {}", alert.queue, alert.what_to_do);
         out.line(escape::line(&line))?;
     }
     if let Some(jump) = health.clock {
@@ -56,18 +56,18 @@ pub(crate) async fn health(args: HealthArgs, out: &mut Out) -> anyhow::Result<()
         ))?;
     }
     for queue in &health.queues_without_owner {
-        out.line(format_args!("queue {queue}: nobody owns it (redrive queues set {queue} --owner …)"))?;
+        out.line(format_args!("queue {queue}: no owner (redrive queues set {queue} --owner …)"))?;
     }
     if health.set_aside > 0 {
         out.line(format_args!(
-            "{} rows set aside: a service could not work with them (table set_aside, and the server's log)",
+            "{} rows set aside: a service could not read them (see table set_aside and the server's log)",
             health.set_aside
         ))?;
     }
     Ok(())
 }
 
-pub(crate) async fn stats(args: StatsArgs, out: &mut Out) -> anyhow::Result<()> {
+pub(crate) async fn stats(args: StatsArgs, out: &mut Printer) -> anyhow::Result<()> {
     let client = args.remote.client()?;
     let (since, until) = (args.since.map(|when| when.from(now())), args.until.map(|when| when.from(now())));
     let call = client.stats(&StatsQuery { queue: args.queue, since, until });
@@ -76,7 +76,7 @@ pub(crate) async fn stats(args: StatsArgs, out: &mut Out) -> anyhow::Result<()> 
     }
     let stats = call.await?;
     let heads = ["HOUR", "STARTED", "FAILED", "RETRIED", "DEAD", "RECOVERED", "SUCCEEDED"];
-    let mut hours = Table::new(heads).right(&[1, 2, 3, 4, 5, 6]);
+    let mut hours = TextTable::new(heads).right(&[1, 2, 3, 4, 5, 6]);
     for hour in &stats.hours {
         let figures = [hour.started, hour.failed, hour.retried, hour.dead, hour.recovered, hour.succeeded];
         let [started, failed, retried, dead, recovered, succeeded] = figures.map(|figure| figure.to_string());
@@ -87,7 +87,7 @@ pub(crate) async fn stats(args: StatsArgs, out: &mut Out) -> anyhow::Result<()> 
     } else {
         out.table(hours)?;
     }
-    let mut reasons = Table::new(["REASON", "FAILURES"]).right(&[1]);
+    let mut reasons = TextTable::new(["REASON", "FAILURES"]).right(&[1]);
     for (reason, count) in &stats.reasons {
         reasons.row([reason.to_string(), count.to_string()]);
     }

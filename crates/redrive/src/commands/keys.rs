@@ -1,5 +1,5 @@
-//! `redrive keys`: on the store itself, so that it works without a key, with the server running or not. A running
-//! server sees the change within a second.
+//! `redrive keys`: works on the store itself, so it needs no key and no running server. A running server sees the change
+//! within a second.
 
 use clap::Subcommand;
 use redrive_core::ids::Tenant;
@@ -13,21 +13,21 @@ use crate::args::word;
 use crate::commands::now;
 use crate::commands::offline::{self, OfflineStore};
 use crate::config::StorePlace;
-use crate::failure::Usage;
-use crate::out::{Out, Table, or_dash, relative};
+use crate::failure::UsageError;
+use crate::out::{Printer, TextTable, or_dash, relative};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Create a key and print it once
-    Create(CreateArgs),
+    Create(KeyCreateArgs),
     /// List keys, without their secrets
-    List(ListArgs),
+    List(KeyListArgs),
     /// Revoke keys
     Revoke(RevokeArgs),
 }
 
 #[derive(Debug, clap::Args)]
-struct Place {
+struct KeyStoreArgs {
     #[command(flatten)]
     store: StorePlace,
     /// Print JSON
@@ -35,35 +35,35 @@ struct Place {
     json: bool,
 }
 
-impl Place {
+impl KeyStoreArgs {
     fn open(&self) -> anyhow::Result<OfflineStore> {
         offline::open(&self.store.find()?)
     }
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct CreateArgs {
-    /// What it may do: worker reports and leases; tenant also reads and triages its own; operator all tenants';
-    /// admin also sets queues and keys
+pub(crate) struct KeyCreateArgs {
+    /// worker: report and lease; tenant: also read and triage its own runs; operator: the same for all tenants;
+    /// admin: also manage queues and keys
     #[arg(long, value_parser = word(Role::ALL, Role::as_str))]
     role: Role,
-    /// Whose runs it sees; '*' for all. Operators and admins always see all [default: default]
+    /// The tenant whose runs it sees; '*' for all. Operators and admins always see all [default: default]
     #[arg(long, value_name = "TENANT")]
     tenant: Option<String>,
-    /// What it is for
+    /// Note on its purpose
     #[arg(long)]
     note: Option<String>,
-    /// Until when it is good
+    /// When it expires
     #[arg(long, value_name = "TIME")]
     expires_at: Option<Timestamp>,
     #[command(flatten)]
-    place: Place,
+    place: KeyStoreArgs,
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct ListArgs {
+pub(crate) struct KeyListArgs {
     #[command(flatten)]
-    place: Place,
+    place: KeyStoreArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -71,10 +71,10 @@ pub(crate) struct RevokeArgs {
     #[arg(required = true, value_name = "KEY_ID")]
     ids: Vec<String>,
     #[command(flatten)]
-    place: Place,
+    place: KeyStoreArgs,
 }
 
-pub(crate) fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
+pub(crate) fn run(command: Command, out: &mut Printer) -> anyhow::Result<()> {
     match command {
         Command::Create(args) => create(&args, out),
         Command::List(args) => list(&args, out),
@@ -82,10 +82,10 @@ pub(crate) fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
     }
 }
 
-fn create(args: &CreateArgs, out: &mut Out) -> anyhow::Result<()> {
+fn create(args: &KeyCreateArgs, out: &mut Printer) -> anyhow::Result<()> {
     let tenant = tenant_of(args.role, args.tenant.as_deref())?;
     if args.expires_at.is_some_and(|at| at <= now()) {
-        return Err(Usage::new("--expires-at lies in the past").into());
+        return Err(UsageError::new("--expires-at is in the past").into());
     }
     let mut store = args.place.open()?;
     let note = args.note.as_deref().map(Label::from);
@@ -96,17 +96,19 @@ fn create(args: &CreateArgs, out: &mut Out) -> anyhow::Result<()> {
         return Ok(out.json(&serde_json::to_string(&created)?)?);
     }
     out.line(&created.key)?;
-    Ok(out
-        .line(format_args!("({} key {}, tenant {}; it is shown only now)", created.role, created.id, created.tenant))?)
+    Ok(out.line(format_args!(
+        "({} key {}, tenant {}; it is not shown again)",
+        created.role, created.id, created.tenant
+    ))?)
 }
 
-fn list(args: &ListArgs, out: &mut Out) -> anyhow::Result<()> {
+fn list(args: &KeyListArgs, out: &mut Printer) -> anyhow::Result<()> {
     let mut store = args.place.open()?;
     let keys: Vec<KeyView> = store.keys()?.into_iter().map(view).collect();
     if args.place.json {
         return Ok(out.json(&serde_json::to_string(&KeysAnswer { keys })?)?);
     }
-    let mut table = Table::new(["KEY", "ROLE", "TENANT", "STATE", "CREATED", "NOTE"]);
+    let mut table = TextTable::new(["KEY", "ROLE", "TENANT", "STATE", "CREATED", "NOTE"]);
     for key in keys {
         let state = match (key.revoked_at, key.expires_at) {
             (Some(at), _) => format!("revoked {}", relative(at, now())),
@@ -120,7 +122,7 @@ fn list(args: &ListArgs, out: &mut Out) -> anyhow::Result<()> {
     Ok(out.table(table)?)
 }
 
-fn revoke(args: RevokeArgs, out: &mut Out) -> anyhow::Result<()> {
+fn revoke(args: RevokeArgs, out: &mut Printer) -> anyhow::Result<()> {
     let mut store = args.place.open()?;
     let mut unknown = Vec::new();
     for id in args.ids {
@@ -139,11 +141,11 @@ fn tenant_of(role: Role, named: Option<&str>) -> anyhow::Result<Option<Tenant>> 
     match (role, named) {
         (_, Some("*")) | (Role::Operator | Role::Admin, None) => Ok(None),
         (Role::Operator | Role::Admin, Some(_)) => {
-            Err(Usage::new(format!("a key of role {role} spans all tenants: leave --tenant out")).into())
+            Err(UsageError::new(format!("a key of role {role} spans all tenants: leave --tenant out")).into())
         }
         (Role::Worker | Role::Tenant, None) => Ok(Some(Tenant::default_tenant())),
         (Role::Worker | Role::Tenant, Some(name)) => {
-            Ok(Some(name.parse().map_err(|bad| Usage::new(format!("--tenant {name}: {bad}")))?))
+            Ok(Some(name.parse().map_err(|bad| UsageError::new(format!("--tenant {name}: {bad}")))?))
         }
     }
 }
@@ -168,7 +170,7 @@ mod tests {
         assert_eq!(tenant_of(Role::Worker, None).unwrap(), default);
         assert_eq!(tenant_of(Role::Worker, Some("*")).unwrap(), None);
         assert_eq!(tenant_of(Role::Admin, None).unwrap(), None);
-        assert!(tenant_of(Role::Operator, Some("acme")).unwrap_err().is::<Usage>());
-        assert!(tenant_of(Role::Tenant, Some("a b")).unwrap_err().is::<Usage>());
+        assert!(tenant_of(Role::Operator, Some("acme")).unwrap_err().is::<UsageError>());
+        assert!(tenant_of(Role::Tenant, Some("a b")).unwrap_err().is::<UsageError>());
     }
 }

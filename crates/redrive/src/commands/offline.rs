@@ -1,4 +1,4 @@
-//! The store opened beside a server, for the few commands that need no key: never made, never migrated.
+//! Opens an existing store beside a running server, for the commands that need no key. It never creates or migrates one.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use redrive_engine::{KeyRecord, SystemClock};
 use redrive_store::copy::StoreAddress;
 use redrive_store::{Miscounted, classify, postgres, sqlite};
 
-/// Whichever it is.
+/// An opened store of either kind.
 pub(crate) enum OfflineStore {
     Folder(sqlite::Visit),
     Database(Box<postgres::Visit>),

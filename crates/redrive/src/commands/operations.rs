@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clap::Subcommand;
-use redrive_client::Call;
+use redrive_client::ApiRequest;
 use redrive_core::ids::RunId;
 use redrive_core::operation::Steer;
 use redrive_core::text::{Label, Text};
@@ -19,15 +19,15 @@ use crate::args::{Remote, word};
 use crate::commands::now;
 use crate::commands::runs::plan::Proposal;
 use crate::escape;
-use crate::failure::Usage;
-use crate::out::{Out, Style, Table, duration, or_dash, relative};
+use crate::failure::UsageError;
+use crate::out::{Printer, Style, TextTable, duration, or_dash, relative};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Create an operation; with --dry-run only preview it
-    Create(Box<CreateArgs>),
+    Create(Box<OperationCreateArgs>),
     /// List operations, newest first
-    List(ListArgs),
+    List(OperationListArgs),
     /// Show an operation's progress
     Show(OneArgs),
     /// List its runs with their outcomes
@@ -53,7 +53,7 @@ pub(crate) struct OneArgs {
     remote: Remote,
 }
 
-pub(crate) async fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
+pub(crate) async fn run(command: Command, out: &mut Printer) -> anyhow::Result<()> {
     match command {
         Command::Create(args) => create(*args, out).await,
         Command::List(args) => list(args, out).await,
@@ -70,53 +70,53 @@ pub(crate) async fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
     }
 }
 
-async fn steer(args: OneArgs, by: Steer, out: &mut Out) -> anyhow::Result<()> {
+async fn steer(args: OneArgs, by: Steer, out: &mut Printer) -> anyhow::Result<()> {
     let OneArgs { id, remote } = args;
     let call = remote.client()?.steer_operation(&id, by);
     print_answer(call, &remote, out).await
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct CreateArgs {
-    /// What is done to each run
+pub(crate) struct OperationCreateArgs {
+    /// The action on each run
     #[arg(value_parser = word(OperationAction::ALL, OperationAction::as_str))]
     action: OperationAction,
     /// Which runs: a field of `redrive runs list` and its values, such as state=dead or queue=mail,invoices; several narrow
     #[arg(long = "where", value_name = "FIELD=VALUES", help_heading = "Filter")]
     filter: Vec<String>,
-    /// These runs instead, of the tenant in --tenant
+    /// These runs instead of a filter; requires --tenant with a spanning key
     #[arg(long = "id", value_name = "RUN_ID", conflicts_with_all = ["filter", "all"], help_heading = "Filter")]
     ids: Vec<RunId>,
-    /// Every run there is: needed where nothing narrows it
+    /// Every run; required when there is no filter
     #[arg(long, help_heading = "Filter")]
     all: bool,
-    /// Only say what it would do; `redrive operations start` begins it
+    /// Only preview; `redrive operations start` starts it
     #[arg(long)]
     dry_run: bool,
-    /// Why; kept in each run's history
+    /// Reason; recorded in each run's history
     #[arg(long)]
     reason: Option<String>,
-    /// How many runs a second; as fast as it goes unless told
+    /// Runs per second; unlimited by default
     #[arg(long, value_name = "N")]
     rate_per_s: Option<f64>,
-    /// So many go first, and the rest only if few enough of them fail
+    /// Size of the canary: the rest follows only if few enough of these fail
     #[arg(long, value_name = "RUNS", help_heading = "Canary")]
     canary: Option<u32>,
     /// The share of the canary that may fail, from 0 to 1
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, requires = "canary", help_heading = "Canary")]
     max_failure_share: f64,
-    /// What has no outcome by then has failed
+    /// Canary items without an outcome after this time count as failed
     #[arg(long, value_name = "MS", default_value_t = 900_000, requires = "canary", help_heading = "Canary")]
     canary_wait_ms: u64,
-    /// How long outcomes are awaited after the last move
+    /// How long to wait for outcomes after the last move
     #[arg(long, value_name = "MS", default_value_t = 900_000)]
     settle_ms: u64,
     #[command(flatten)]
     proposal: Proposal,
-    /// With assign: who looks after them from now on
+    /// With assign: the person or team
     #[arg(long, value_name = "NAME", conflicts_with = "nobody")]
     to: Option<String>,
-    /// With assign: nobody does any more
+    /// With assign: remove the assignee
     #[arg(long)]
     nobody: bool,
     /// With defer: not before this time (RFC 3339)
@@ -129,16 +129,16 @@ pub(crate) struct CreateArgs {
     remote: Remote,
 }
 
-pub(super) async fn create(args: CreateArgs, out: &mut Out) -> anyhow::Result<()> {
+pub(super) async fn create(args: OperationCreateArgs, out: &mut Printer) -> anyhow::Result<()> {
     let call = args.remote.client()?.create_operation(&args.request()?);
     print_answer(call, &args.remote, out).await
 }
 
-impl CreateArgs {
+impl OperationCreateArgs {
     fn request(&self) -> anyhow::Result<OperationRequest> {
         let ReplayRequest { fix, instruction, model, agent, queue, from_step, .. } = self.proposal.request()?;
         if from_step.is_some() {
-            return Err(Usage::new("--from-step is for one run: `redrive runs replay`").into());
+            return Err(UsageError::new("--from-step is for one run: `redrive runs replay`").into());
         }
         let to = self.to.as_deref().map(|to| Some(Label::from(to)));
         let canary = self.canary.map(|size| Canary {
@@ -174,21 +174,23 @@ fn parse_filter(said: &[String]) -> anyhow::Result<OperationFilter> {
     for part in said {
         let (name, values) = part
             .split_once('=')
-            .ok_or_else(|| Usage::new(format!("--where {part}: write it as field=values, such as state=dead")))?;
+            .ok_or_else(|| UsageError::new(format!("--where {part}: write it as field=values, such as state=dead")))?;
         let value = match (name, values) {
             ("held", "true") => Value::Bool(true),
             ("held", "false") => Value::Bool(false),
             _ => Value::from(values),
         };
         if fields.insert(name.to_owned(), value).is_some() {
-            return Err(Usage::new(format!("--where {name} is given twice: many values go in a comma list")).into());
+            return Err(
+                UsageError::new(format!("--where {name} is given twice: many values go in a comma list")).into()
+            );
         }
     }
-    serde_json::from_value(Value::Object(fields)).map_err(|e| Usage::new(format!("--where: {e}")).into())
+    serde_json::from_value(Value::Object(fields)).map_err(|e| UsageError::new(format!("--where: {e}")).into())
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct ListArgs {
+pub(crate) struct OperationListArgs {
     /// Maximum number of results
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=500))]
     limit: u32,
@@ -199,7 +201,7 @@ pub(crate) struct ListArgs {
     remote: Remote,
 }
 
-pub(super) async fn list(args: ListArgs, out: &mut Out) -> anyhow::Result<()> {
+pub(super) async fn list(args: OperationListArgs, out: &mut Printer) -> anyhow::Result<()> {
     let call = args.remote.client()?.operations(Some(args.limit), args.cursor.as_deref());
     if args.remote.json {
         return Ok(out.json(&call.text().await?)?);
@@ -208,7 +210,7 @@ pub(super) async fn list(args: ListArgs, out: &mut Out) -> anyhow::Result<()> {
     if page.operations.is_empty() {
         return Ok(out.line("no operations")?);
     }
-    let mut table = Table::new(["OPERATION", "ACTION", "STATE", "MATCHED", "MOVED", "SUCCEEDED", "FAILED", "MADE"])
+    let mut table = TextTable::new(["OPERATION", "ACTION", "STATE", "MATCHED", "MOVED", "SUCCEEDED", "FAILED", "MADE"])
         .right(&[3, 4, 5, 6]);
     for operation in &page.operations {
         let cells = [
@@ -244,7 +246,7 @@ pub(crate) struct ItemsArgs {
     remote: Remote,
 }
 
-pub(super) async fn items(args: ItemsArgs, out: &mut Out) -> anyhow::Result<()> {
+pub(super) async fn items(args: ItemsArgs, out: &mut Printer) -> anyhow::Result<()> {
     let client = args.remote.client()?;
     let call = client.operation_items(&args.id, &args.outcome, Some(args.limit), args.cursor.as_deref());
     if args.remote.json {
@@ -254,7 +256,7 @@ pub(super) async fn items(args: ItemsArgs, out: &mut Out) -> anyhow::Result<()> 
     if page.items.is_empty() && page.next_cursor.is_none() {
         return Ok(out.line("no items")?);
     }
-    let mut table = Table::new(["RUN", "TENANT", "OUTCOME", "WHY"]);
+    let mut table = TextTable::new(["RUN", "TENANT", "OUTCOME", "WHY"]);
     for item in page.items {
         let cells = [or_dash(item.run_id), or_dash(item.tenant), item.outcome.to_string(), or_dash(item.why)];
         table.row_with(cells, 2, item_style(item.outcome));
@@ -272,14 +274,18 @@ fn item_style(outcome: ItemOutcome) -> Style {
     }
 }
 
-fn print_cursor(cursor: Option<&str>, out: &mut Out) -> anyhow::Result<()> {
+fn print_cursor(cursor: Option<&str>, out: &mut Printer) -> anyhow::Result<()> {
     match cursor {
         Some(cursor) => Ok(out.line(format_args!("\nmore: --cursor {}", crate::escape::shell(cursor)))?),
         None => Ok(()),
     }
 }
 
-pub(super) async fn print_answer(call: Call<OperationView>, remote: &Remote, out: &mut Out) -> anyhow::Result<()> {
+pub(super) async fn print_answer(
+    call: ApiRequest<OperationView>,
+    remote: &Remote,
+    out: &mut Printer,
+) -> anyhow::Result<()> {
     if remote.json {
         return Ok(out.json(&call.text().await?)?);
     }
@@ -295,7 +301,7 @@ pub(super) fn state_style(state: OperationState) -> Style {
     }
 }
 
-pub(super) fn print(operation: &OperationView, out: &mut Out) -> anyhow::Result<()> {
+pub(super) fn print(operation: &OperationView, out: &mut Printer) -> anyhow::Result<()> {
     let state = out.styled(state_style(operation.state), operation.state.as_str());
     let preparing = if operation.preparing { "  (its set is still being frozen)" } else { "" };
     out.line(format_args!("{}  {}  {state}{preparing}", operation.id, operation.action))?;
@@ -355,7 +361,7 @@ pub(crate) struct WatchArgs {
     remote: Remote,
 }
 
-pub(super) async fn watch(args: WatchArgs, out: &mut Out) -> anyhow::Result<()> {
+pub(super) async fn watch(args: WatchArgs, out: &mut Printer) -> anyhow::Result<()> {
     let client = args.remote.client()?;
     let (mut first, mut shown) = (None, String::new());
     loop {
@@ -385,7 +391,7 @@ pub(super) async fn watch(args: WatchArgs, out: &mut Out) -> anyhow::Result<()> 
     }
 }
 
-/// Items that have had their turn.
+/// Processed items.
 fn processed(operation: &OperationView) -> u64 {
     operation.moved + operation.skipped
 }
@@ -398,7 +404,7 @@ fn is_over(operation: &OperationView) -> bool {
     }
 }
 
-/// `before` had had their turn when we began to look, `ms` ago.
+/// `before` items were processed when watching began, `ms` ago.
 fn progress_line(operation: &OperationView, before: u64, ms: u64) -> String {
     let (done, of) = (processed(operation), operation.eligible);
     let full = (BAR_CHARS * done).checked_div(of).unwrap_or(0).min(BAR_CHARS);

@@ -1,7 +1,7 @@
-//! `redrive patterns`: root causes, and what is done about them.
+//! `redrive patterns`: list root causes and triage them.
 
 use clap::Subcommand;
-use redrive_client::{Call, PatternsQuery};
+use redrive_client::{ApiRequest, PatternsQuery};
 use redrive_core::reason::Reason;
 use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
@@ -13,14 +13,14 @@ use redrive_core::wire::{
 use crate::args::{Remote, When, word};
 use crate::commands::now;
 use crate::escape;
-use crate::out::{Out, Style, Table, or_dash, relative};
+use crate::out::{Printer, Style, TextTable, or_dash, relative};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// List patterns, with how many runs wait for each
-    List(ListArgs),
+    List(PatternListArgs),
     /// Show a pattern: counts, history, triage
-    Show(ShowArgs),
+    Show(PatternShowArgs),
     /// Acknowledge a pattern: somebody works on it
     Acknowledge(TriageArgs),
     /// Resolve a pattern; if it recurs with the fix, it returns as a regression
@@ -28,16 +28,16 @@ pub(crate) enum Command {
     /// Mute a pattern, for a time or indefinitely
     Mute(MuteArgs),
     /// Assign a pattern to a person or team
-    Assign(AssignArgs),
+    Assign(PatternAssignArgs),
     /// Add a note
-    Note(NoteArgs),
+    Note(PatternNoteArgs),
     /// Merge a pattern into another
-    Merge(MergeArgs),
+    Merge(PatternMergeArgs),
     /// Undo a merge
     Unmerge(UnmergeArgs),
 }
 
-pub(crate) async fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
+pub(crate) async fn run(command: Command, out: &mut Printer) -> anyhow::Result<()> {
     match command {
         Command::List(args) => list(args, out).await,
         Command::Show(args) => show(args, out).await,
@@ -52,7 +52,7 @@ pub(crate) async fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct ListArgs {
+pub(crate) struct PatternListArgs {
     /// Only these states
     #[arg(long, value_delimiter = ',', value_parser = word(PatternState::ALL, PatternState::as_str))]
     #[arg(help_heading = "Filter", value_name = "STATE")]
@@ -60,10 +60,10 @@ pub(crate) struct ListArgs {
     /// Only these reasons
     #[arg(long, value_delimiter = ',', help_heading = "Filter")]
     reason: Vec<Reason>,
-    /// A part of the error's template, in any case
+    /// Part of the error's template, case-insensitive
     #[arg(short, long, help_heading = "Filter", value_name = "TEXT")]
     q: Option<String>,
-    /// The greatest first
+    /// Sort order, largest first
     #[arg(long, value_parser = word(PatternSort::ALL, PatternSort::as_str), help_heading = "Page")]
     sort: Option<PatternSort>,
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=500), help_heading = "Page")]
@@ -75,7 +75,7 @@ pub(crate) struct ListArgs {
     remote: Remote,
 }
 
-pub(crate) async fn list(args: ListArgs, out: &mut Out) -> anyhow::Result<()> {
+pub(crate) async fn list(args: PatternListArgs, out: &mut Printer) -> anyhow::Result<()> {
     let client = args.remote.client()?;
     let query = PatternsQuery {
         state: args.state,
@@ -94,7 +94,7 @@ pub(crate) async fn list(args: ListArgs, out: &mut Out) -> anyhow::Result<()> {
         return Ok(out.line("no patterns")?);
     }
     let mut table =
-        Table::new(["PATTERN", "STATE", "OPEN", "COUNT", "REASON", "OWNER", "LAST SEEN", "ERROR"]).right(&[2, 3]);
+        TextTable::new(["PATTERN", "STATE", "OPEN", "COUNT", "REASON", "OWNER", "LAST SEEN", "ERROR"]).right(&[2, 3]);
     for pattern in &page.patterns {
         let cells = [
             pattern.id.clone(),
@@ -115,7 +115,7 @@ pub(crate) async fn list(args: ListArgs, out: &mut Out) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A regression that somebody has taken up is no longer shouted.
+/// An acknowledged regression is not highlighted.
 pub(super) fn state_name(pattern: &PatternView) -> String {
     match pattern.state {
         PatternState::New if pattern.regression => "regression".into(),
@@ -135,19 +135,19 @@ pub(super) fn state_style(pattern: &PatternView) -> Style {
     }
 }
 
-/// Six hours a letter: seven days on a line.
+/// A sparkline of seven days, six hours per character.
 const HOURS_A_BAR: usize = 6;
 const BARS: [char; 9] = ['·', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct ShowArgs {
+pub(crate) struct PatternShowArgs {
     /// The pattern's id, or a fingerprint
     id: String,
     #[command(flatten)]
     remote: Remote,
 }
 
-pub(crate) async fn show(args: ShowArgs, out: &mut Out) -> anyhow::Result<()> {
+pub(crate) async fn show(args: PatternShowArgs, out: &mut Printer) -> anyhow::Result<()> {
     let client = args.remote.client()?;
     let call = client.pattern(&args.id);
     if args.remote.json {
@@ -156,7 +156,7 @@ pub(crate) async fn show(args: ShowArgs, out: &mut Out) -> anyhow::Result<()> {
     print_page(&call.await?, now(), out)
 }
 
-fn print_page(detail: &PatternDetail, now: Timestamp, out: &mut Out) -> anyhow::Result<()> {
+fn print_page(detail: &PatternDetail, now: Timestamp, out: &mut Printer) -> anyhow::Result<()> {
     let (pattern, body) = (&detail.pattern, &detail.body);
     for (name, value) in facts(pattern, now) {
         out.line(format_args!("{name:<13}{}", escape::line(&value)))?;
@@ -204,7 +204,7 @@ fn fixed_in(versions: &Option<Versions>) -> String {
     format!(" in {}", words.join(", "))
 }
 
-/// The highest is full, any failure at all is seen.
+/// Scaled to the maximum; any failure shows.
 fn bars(hours: &[PatternHour]) -> String {
     let sums: Vec<u64> = hours.chunks(HOURS_A_BAR).map(|hours| hours.iter().map(|hour| hour.failed).sum()).collect();
     let most = sums.iter().copied().max().unwrap_or(0).max(1);
@@ -220,10 +220,10 @@ fn history_line(entry: &PatternEntry) -> String {
     escape::line(&text).into_owned()
 }
 
-/// What every act takes.
+/// Arguments that every action shares.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TriageArgs {
-    /// The pattern's id, or a fingerprint; with a key that spans tenants and no --tenant, every tenant's of it
+    /// The pattern's id, or a fingerprint; with a spanning key and no --tenant, in every tenant
     #[arg(value_name = "PATTERN")]
     id: String,
     /// Reason; recorded with the pattern
@@ -243,7 +243,7 @@ impl TriageArgs {
 pub(crate) struct ResolveArgs {
     #[command(flatten)]
     args: TriageArgs,
-    /// The version that has the fix, by its kind: worker=abc123; several times for several kinds
+    /// The version with the fix, by kind: worker=abc123; repeatable
     #[arg(long, value_name = "KIND=VERSION", value_parser = parse_version)]
     in_version: Vec<(String, Label)>,
 }
@@ -252,13 +252,13 @@ pub(crate) struct ResolveArgs {
 pub(crate) struct MuteArgs {
     #[command(flatten)]
     args: TriageArgs,
-    /// Until then: a time, or for how long (15m, 8h, 7d); for good unless told
+    /// Until then: a time, or a distance (15m, 8h, 7d); indefinitely by default
     #[arg(long, value_name = "TIME")]
     until: Option<When>,
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct AssignArgs {
+pub(crate) struct PatternAssignArgs {
     #[command(flatten)]
     args: TriageArgs,
     /// A person or a team
@@ -270,7 +270,7 @@ pub(crate) struct AssignArgs {
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct NoteArgs {
+pub(crate) struct PatternNoteArgs {
     #[arg(value_name = "PATTERN")]
     id: String,
     /// The note's text
@@ -281,10 +281,10 @@ pub(crate) struct NoteArgs {
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct MergeArgs {
+pub(crate) struct PatternMergeArgs {
     #[command(flatten)]
     args: TriageArgs,
-    /// The pattern that it becomes part of: its id, or a fingerprint
+    /// The target pattern: its id, or a fingerprint
     #[arg(value_name = "INTO")]
     into: String,
 }
@@ -305,50 +305,50 @@ fn parse_version(text: &str) -> Result<(String, Label), String> {
     }
 }
 
-pub(crate) async fn acknowledge(args: TriageArgs, out: &mut Out) -> anyhow::Result<()> {
+pub(crate) async fn acknowledge(args: TriageArgs, out: &mut Printer) -> anyhow::Result<()> {
     let call = args.remote.client()?.acknowledge_pattern(&args.id, args.reason.as_deref());
     print_answer(call, &args.remote, out).await
 }
 
-pub(crate) async fn resolve(all: ResolveArgs, out: &mut Out) -> anyhow::Result<()> {
+pub(crate) async fn resolve(all: ResolveArgs, out: &mut Printer) -> anyhow::Result<()> {
     let args = all.args;
     let in_version = all.in_version.into_iter().collect();
     let request = ResolvePattern { tenant: None, reason: args.reason(), in_version };
     print_answer(args.remote.client()?.resolve_pattern(&args.id, &request), &args.remote, out).await
 }
 
-pub(crate) async fn mute(all: MuteArgs, out: &mut Out) -> anyhow::Result<()> {
+pub(crate) async fn mute(all: MuteArgs, out: &mut Printer) -> anyhow::Result<()> {
     let args = all.args;
     let until = all.until.map(|until| until.ahead_of(now()));
     let request = MutePattern { tenant: None, reason: args.reason(), until };
     print_answer(args.remote.client()?.mute_pattern(&args.id, &request), &args.remote, out).await
 }
 
-pub(crate) async fn assign(all: AssignArgs, out: &mut Out) -> anyhow::Result<()> {
+pub(crate) async fn assign(all: PatternAssignArgs, out: &mut Printer) -> anyhow::Result<()> {
     let args = all.args;
     let to = all.to.as_deref().map(Label::from);
     let request = AssignPattern { tenant: None, reason: args.reason(), to };
     print_answer(args.remote.client()?.assign_pattern(&args.id, &request), &args.remote, out).await
 }
 
-pub(crate) async fn note(args: NoteArgs, out: &mut Out) -> anyhow::Result<()> {
+pub(crate) async fn note(args: PatternNoteArgs, out: &mut Printer) -> anyhow::Result<()> {
     print_answer(args.remote.client()?.note_pattern(&args.id, &args.note), &args.remote, out).await
 }
 
-pub(crate) async fn merge(all: MergeArgs, out: &mut Out) -> anyhow::Result<()> {
+pub(crate) async fn merge(all: PatternMergeArgs, out: &mut Printer) -> anyhow::Result<()> {
     let args = all.args;
     let request = MergePattern { tenant: None, reason: args.reason(), into: all.into.as_str().into() };
     print_answer(args.remote.client()?.merge_pattern(&args.id, &request), &args.remote, out).await
 }
 
-pub(crate) async fn unmerge(all: UnmergeArgs, out: &mut Out) -> anyhow::Result<()> {
+pub(crate) async fn unmerge(all: UnmergeArgs, out: &mut Printer) -> anyhow::Result<()> {
     let args = all.args;
     let fingerprint = all.fingerprint.as_deref().map(Label::from);
     let request = UnmergePattern { tenant: None, reason: args.reason(), fingerprint };
     print_answer(args.remote.client()?.unmerge_pattern(&args.id, &request), &args.remote, out).await
 }
 
-async fn print_answer(call: Call<PatternView>, remote: &Remote, out: &mut Out) -> anyhow::Result<()> {
+async fn print_answer(call: ApiRequest<PatternView>, remote: &Remote, out: &mut Printer) -> anyhow::Result<()> {
     if remote.json {
         return Ok(out.json(&call.text().await?)?);
     }

@@ -1,4 +1,4 @@
-//! `redrive preflight`: will a payload fit its model, without a server or a key.
+//! `redrive preflight`: checks whether a payload fits its model, without a server or a key.
 
 use std::path::PathBuf;
 
@@ -8,12 +8,12 @@ use redrive_core::wire::PreflightAnswer;
 
 use crate::config::ConfigPath;
 use crate::escape;
-use crate::failure::AlreadyTold;
-use crate::out::{Out, Table};
+use crate::failure::AlreadyReported;
+use crate::out::{Printer, TextTable};
 use crate::whole::{self, PAYLOAD_MAX_BYTES};
 
-/// Reads a payload (JSON, or any text) and says whether it fits: how many tokens it has about, what its model takes, and
-/// what takes the room. Exits with 0 for `ok` and `warn`, with 1 for `compress`, `split` and `reject`.
+/// Reads a payload (JSON or any text) and reports whether it fits: its estimated tokens, the model's limits, and the largest
+/// parts. Exits with 0 for `ok` and `warn`, with 1 for `compress`, `split` and `reject`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Read this file instead of standard input
@@ -27,14 +27,14 @@ pub(crate) struct Args {
     /// The queue of the configuration whose settings say how the payload is read
     #[arg(long)]
     queue: Option<QueueName>,
-    /// Write the API's JSON
+    /// Print the API's JSON
     #[arg(long, help_heading = "Output")]
     json: bool,
     #[command(flatten)]
     config: ConfigPath,
 }
 
-pub(crate) fn run(args: &Args, out: &mut Out) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args, out: &mut Printer) -> anyhow::Result<()> {
     let config = args.config.read()?;
     let queue = args.queue.clone().unwrap_or_else(QueueName::default_queue);
     let settings = config.queues.get(&queue).cloned().unwrap_or_default();
@@ -56,11 +56,11 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> anyhow::Result<()> {
     }
     match verdict {
         PreflightVerdict::Ok | PreflightVerdict::Warn => Ok(()),
-        PreflightVerdict::Split | PreflightVerdict::Compress | PreflightVerdict::Reject => Err(AlreadyTold.into()),
+        PreflightVerdict::Split | PreflightVerdict::Compress | PreflightVerdict::Reject => Err(AlreadyReported.into()),
     }
 }
 
-/// Bytes that are no text are counted as what they look like.
+/// Bytes that are not UTF-8 are counted lossily.
 fn read(file: Option<&PathBuf>) -> anyhow::Result<String> {
     let bytes = match file {
         Some(path) => whole::file(path, PAYLOAD_MAX_BYTES)?,
@@ -69,10 +69,10 @@ fn read(file: Option<&PathBuf>) -> anyhow::Result<String> {
     Ok(String::from_utf8(bytes).unwrap_or_else(|bad| String::from_utf8_lossy(bad.as_bytes()).into_owned()))
 }
 
-fn print(found: &Checked, out: &mut Out) -> anyhow::Result<()> {
+fn print(found: &Checked, out: &mut Printer) -> anyhow::Result<()> {
     out.line(format_args!("{}: {}", found.verdict, escape::line(&found.why)))?;
     if !found.parts.is_empty() {
-        let mut table = Table::new(["TOKENS", "ROLE", "PART"]);
+        let mut table = TextTable::new(["TOKENS", "ROLE", "PART"]);
         for part in &found.parts {
             let role = part.role.as_deref().unwrap_or("-").to_owned();
             let pointer = if part.pointer.is_empty() { "(all of it)".to_owned() } else { part.pointer.clone() };

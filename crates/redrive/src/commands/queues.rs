@@ -13,25 +13,25 @@ use redrive_core::wire::{QueueSettings, QueueView};
 use crate::args::Remote;
 use crate::commands::now;
 use crate::escape;
-use crate::failure::Usage;
-use crate::out::{Out, Table, or_dash, relative};
+use crate::failure::UsageError;
+use crate::out::{Printer, TextTable, or_dash, relative};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// List queues
-    List(ListArgs),
+    List(QueueListArgs),
     /// Show a queue: owner, policy, counts
-    Show(ShowArgs),
+    Show(QueueShowArgs),
     /// Change the given settings of a queue; creates the queue if needed
     Set(Box<SetArgs>),
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct ListArgs {
-    /// How many
+pub(crate) struct QueueListArgs {
+    /// Maximum number of results
     #[arg(long, default_value_t = 50)]
     limit: u32,
-    /// Where the last page said to go on
+    /// Continue after this cursor of an earlier page
     #[arg(long)]
     cursor: Option<String>,
     #[command(flatten)]
@@ -39,7 +39,7 @@ pub(crate) struct ListArgs {
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct ShowArgs {
+pub(crate) struct QueueShowArgs {
     name: QueueName,
     #[command(flatten)]
     remote: Remote,
@@ -48,18 +48,18 @@ pub(crate) struct ShowArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct SetArgs {
     name: QueueName,
-    /// Whose it is: a person or a team
+    /// Owner: a person or a team
     #[arg(long)]
     owner: Option<String>,
     #[arg(long)]
     description: Option<String>,
-    /// Where it is written what to do
+    /// Runbook URL or text
     #[arg(long, value_name = "URL")]
     runbook: Option<String>,
     /// What an operator should know before acting; shown with every run of the queue
     #[arg(long)]
     instructions: Option<String>,
-    /// Who executes retries: worker (whoever leases) or caller (the reporter's own loop)
+    /// Who executes retries: worker (leases the queue) or caller (the reporter's own loop)
     #[arg(long, value_name = "WHO", value_parser = wire_word::<RetryBy>)]
     retry_by: Option<RetryBy>,
     /// A named budget and schedule: standard, internal, external or customer
@@ -80,13 +80,13 @@ pub(crate) struct SetArgs {
     /// Wall clock limit of one attempt
     #[arg(long, value_name = "MS")]
     deadline_ms: Option<u64>,
-    /// How long a due run waits for somebody to begin it
+    /// How long a due run waits for a worker
     #[arg(long, value_name = "MS")]
     unclaimed_after_ms: Option<u64>,
     /// Replays allowed before only --force gets through
     #[arg(long)]
     max_replays: Option<u32>,
-    /// What is done before the first attempt about a payload that will not fit: off, warn or enforce
+    /// Preflight before the first attempt: off, warn or enforce
     #[arg(long, value_name = "HOW", value_parser = wire_word::<Preflight>)]
     preflight: Option<Preflight>,
     /// Where in a payload the request to the model lies, as JSON: {"messages":"/request/messages"}
@@ -110,13 +110,13 @@ pub(crate) struct SetArgs {
     /// What a reported success is checked for, as JSON: {"expect_effect":true}
     #[arg(long, value_name = "JSON", value_parser = wire_json::<DetectLayer>)]
     detect: Option<DetectLayer>,
-    /// Which replays wait for somebody's approval: never, unsafe, severity>=X or always
+    /// Which replays need approval: never, unsafe, severity>=X or always
     #[arg(long, value_name = "WHICH", value_parser = wire_word::<ReplayApproval>)]
     replay_approval: Option<ReplayApproval>,
     /// How long a run waits for an approval
     #[arg(long, value_name = "MS")]
     approval_expires_ms: Option<u64>,
-    /// Forget everything that was set before
+    /// Reset all other settings
     #[arg(long)]
     reset: bool,
     #[command(flatten)]
@@ -132,7 +132,7 @@ fn wire_json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
     serde_json::from_str(text).map_err(|error| error.to_string())
 }
 
-pub(crate) async fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
+pub(crate) async fn run(command: Command, out: &mut Printer) -> anyhow::Result<()> {
     match command {
         Command::List(args) => list(args, out).await,
         Command::Show(args) => show(args, out).await,
@@ -140,7 +140,7 @@ pub(crate) async fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
     }
 }
 
-async fn list(args: ListArgs, out: &mut Out) -> anyhow::Result<()> {
+async fn list(args: QueueListArgs, out: &mut Printer) -> anyhow::Result<()> {
     let client = args.remote.client()?;
     let call = client.queues(Some(args.limit), args.cursor.as_deref());
     if args.remote.json {
@@ -150,7 +150,7 @@ async fn list(args: ListArgs, out: &mut Out) -> anyhow::Result<()> {
     if page.queues.is_empty() {
         return Ok(out.line("no queues")?);
     }
-    let mut table = Table::new(["QUEUE", "OWNER", "DEAD", "SCHEDULED", "RUNNING", "RETRY BY", "LAST LEASE CALL"]);
+    let mut table = TextTable::new(["QUEUE", "OWNER", "DEAD", "SCHEDULED", "RUNNING", "RETRY BY", "LAST LEASE CALL"]);
     for queue in &page.queues {
         table.row([
             queue.name.to_string(),
@@ -169,7 +169,7 @@ async fn list(args: ListArgs, out: &mut Out) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn show(args: ShowArgs, out: &mut Out) -> anyhow::Result<()> {
+async fn show(args: QueueShowArgs, out: &mut Printer) -> anyhow::Result<()> {
     let client = args.remote.client()?;
     let call = client.queue(&args.name);
     if args.remote.json {
@@ -178,7 +178,7 @@ async fn show(args: ShowArgs, out: &mut Out) -> anyhow::Result<()> {
     page(&call.await?, out)
 }
 
-async fn set(args: SetArgs, out: &mut Out) -> anyhow::Result<()> {
+async fn set(args: SetArgs, out: &mut Printer) -> anyhow::Result<()> {
     let client = args.remote.client()?;
     let before = match client.queue(&args.name).await {
         Ok(queue) if !args.reset => queue.settings,
@@ -187,7 +187,7 @@ async fn set(args: SetArgs, out: &mut Out) -> anyhow::Result<()> {
         Err(error) => return Err(error.into()),
     };
     let settings = args.over(before);
-    settings.policy.check().map_err(|bad| Usage::new(bad.to_string()))?;
+    settings.policy.check().map_err(|bad| UsageError::new(bad.to_string()))?;
     let call = client.put_queue(&args.name, &settings);
     if args.remote.json {
         return Ok(out.json(&call.text().await?)?);
@@ -216,7 +216,7 @@ impl SetArgs {
             replay_approval: self.replay_approval.or(before.policy.replay_approval),
             approval_expires_ms: self.approval_expires_ms.or(before.policy.approval_expires_ms),
             breaker: self.breaker.or(before.policy.breaker),
-            // A tenant's, over all its queues: no queue has any.
+            // Limits are per tenant, not per queue.
             limits: before.policy.limits,
         };
         QueueSettings {
@@ -230,7 +230,7 @@ impl SetArgs {
     }
 }
 
-fn page(queue: &QueueView, out: &mut Out) -> anyhow::Result<()> {
+fn page(queue: &QueueView, out: &mut Printer) -> anyhow::Result<()> {
     let settings = &queue.settings;
     let mut facts = vec![
         ("queue".into(), queue.name.to_string()),

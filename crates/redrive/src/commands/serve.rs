@@ -1,4 +1,4 @@
-//! `redrive serve`: opens the store, applies the configuration, serves until it is told to stop.
+//! `redrive serve`: opens the store, applies the configuration, and serves until a signal.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -21,9 +21,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::config::{ConfigFile, ConfigPath, FlagSettings, Settings};
 use crate::log;
-use crate::out::Out;
+use crate::out::Printer;
 
-/// What may still be running when the store is closed already: nothing that matters.
+/// Tasks that still run after the store is closed are dropped.
 const LAST_TASKS: Duration = Duration::from_secs(1);
 
 #[derive(Debug, clap::Args)]
@@ -34,7 +34,7 @@ pub(crate) struct Args {
     settings: FlagSettings,
 }
 
-pub(crate) fn run(args: Args, out: &mut Out) -> anyhow::Result<()> {
+pub(crate) fn run(args: Args, out: &mut Printer) -> anyhow::Result<()> {
     let file = args.config.read()?;
     let settings = Settings::try_from(args.settings.over(&file.server))?;
     log::begin(settings.log_format, &settings.log)?;
@@ -44,7 +44,7 @@ pub(crate) fn run(args: Args, out: &mut Out) -> anyhow::Result<()> {
     result
 }
 
-async fn serve(settings: &Settings, file: ConfigFile, out: &mut Out) -> anyhow::Result<()> {
+async fn serve(settings: &Settings, file: ConfigFile, out: &mut Printer) -> anyhow::Result<()> {
     // Before anything else, so that no signal falls between.
     let mut signals = Signals::new()?;
     let ConfigFile { policies, queues, rules, .. } = file;
@@ -54,7 +54,7 @@ async fn serve(settings: &Settings, file: ConfigFile, out: &mut Out) -> anyhow::
     let begun = greet(&server, store.as_ref(), &settings.store, out).await;
     if begun.is_ok() {
         signals.next().await;
-        tracing::info!("stopping; once more to stop at once");
+        tracing::info!("stopping; send the signal again to stop at once");
     }
     tokio::select! {
         () = server.stop() => begun,
@@ -85,7 +85,7 @@ async fn open(place: &StoreAddress, policies: Policies) -> anyhow::Result<Arc<dy
     })
 }
 
-/// What the configuration says of queues holds from here on, whatever was set before.
+/// Queue settings in the configuration replace those set before.
 async fn set_queues(store: &dyn Store, queues: BTreeMap<QueueName, QueueSettings>) -> anyhow::Result<()> {
     for (name, settings) in queues {
         store.put_queue(name.clone(), settings).await.with_context(|| format!("setting queue {name}"))?;
@@ -104,15 +104,15 @@ fn server_config(settings: &Settings) -> anyhow::Result<Config> {
     Ok(Config { listen: settings.listen, metrics_listen: settings.metrics_listen, limits, replica: replica_name() })
 }
 
-/// This process among others, also when its number is used again.
+/// A unique name for this process, even if its pid is reused.
 pub(crate) fn replica_name() -> String {
     let mut lot = [0; 4];
     SystemDice.fill(&mut lot);
     format!("{}-{:08x}", process::id(), u32::from_le_bytes(lot))
 }
 
-/// Says where it listens, and on the first start the one key that everything else begins with.
-async fn greet(server: &Server, store: &dyn Store, place: &StoreAddress, out: &mut Out) -> anyhow::Result<()> {
+/// Prints the address, and on the first start the first admin key.
+async fn greet(server: &Server, store: &dyn Store, place: &StoreAddress, out: &mut Printer) -> anyhow::Result<()> {
     if store.keys().await?.is_empty()
         && let Some(secret) = first_key(store).await?
     {
@@ -120,7 +120,7 @@ async fn greet(server: &Server, store: &dyn Store, place: &StoreAddress, out: &m
             "The first admin key, shown only now:\n\n    {secret}\n\n`redrive keys create --role … {}` makes others.\n",
             flag(place),
         );
-        // A key that nobody has seen is no use: better not to start.
+        // Without a printed key nobody could log in: better not to start.
         out.line(text).and_then(|()| out.flush()).map_err(|e| anyhow!("the first key could not be printed: {e}"))?;
     }
     let address = server.address();
@@ -131,7 +131,7 @@ async fn greet(server: &Server, store: &dyn Store, place: &StoreAddress, out: &m
     for address in [Some(address), server.metrics_address()].into_iter().flatten().filter(|at| is_exposed(*at)) {
         tracing::warn!(%address, "plain HTTP beyond this machine: keys and payloads travel in clear text without a TLS proxy");
     }
-    // Nobody may be reading; the log has said it.
+    // The output may be closed; the log has the address.
     let _ = out.line(format_args!("listening on http://{address}")).and_then(|()| out.flush());
     Ok(())
 }
@@ -141,14 +141,14 @@ pub(crate) fn is_exposed(address: SocketAddr) -> bool {
     !address.ip().to_canonical().is_loopback()
 }
 
-/// None where another server that started with this one has made it.
+/// None if another server made it at the same time.
 async fn first_key(store: &dyn Store) -> anyhow::Result<Option<String>> {
     let note = Label::from("made on the first start");
     let (secret, record) = auth::new_key(&SystemDice, Role::Admin, None, Some(note), None, store.now());
     Ok(store.put_first_key(record).await?.then_some(secret))
 }
 
-/// How other commands find the store; an address is not repeated, since there may be a password in it.
+/// The flag that selects this store; a database URL may hold a password and is not repeated.
 fn flag(place: &StoreAddress) -> String {
     match place {
         StoreAddress::Folder(folder) => format!("--data {}", crate::escape::shell(&folder.display().to_string())),

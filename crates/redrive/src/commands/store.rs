@@ -7,12 +7,12 @@ use redrive_store::classify;
 use redrive_store::copy::{Copied, Progress, StoreAddress, copy};
 use serde::Serialize;
 
-use crate::commands::doctor::{Finding, Severity, conclude, database, integrity, setup, unlooked};
+use crate::commands::doctor::{Finding, FindingLevel, cannot_check, conclude, database, integrity, setup};
 use crate::commands::now;
 use crate::commands::offline::{self, OfflineStore};
 use crate::config::{StorePlace, parse_place};
 
-use crate::out::{Out, duration};
+use crate::out::{Printer, duration};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -22,7 +22,7 @@ pub(crate) enum Command {
     Check(CheckArgs),
 }
 
-pub(crate) fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
+pub(crate) fn run(command: Command, out: &mut Printer) -> anyhow::Result<()> {
     match command {
         Command::Copy(args) => crate::commands::block_on(copy_store(args, out)),
         Command::Check(args) => check(&args, out),
@@ -33,7 +33,7 @@ pub(crate) fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
 pub(crate) struct CheckArgs {
     #[command(flatten)]
     place: StorePlace,
-    /// Where counters are off, count them anew: one commit, which reports wait for
+    /// Recount wrong counters: one commit, which reports wait for
     #[arg(long)]
     recount: bool,
     /// Print JSON
@@ -41,9 +41,9 @@ pub(crate) struct CheckArgs {
     json: bool,
 }
 
-pub(super) fn check(args: &CheckArgs, out: &mut Out) -> anyhow::Result<()> {
+pub(super) fn check(args: &CheckArgs, out: &mut Printer) -> anyhow::Result<()> {
     let place = args.place.find()?;
-    let mut store = offline::open(&place).map_err(|error| unlooked(&error))?;
+    let mut store = offline::open(&place).map_err(|error| cannot_check(&error))?;
     let mut findings = match &mut store {
         OfflineStore::Folder(store) => {
             let mut findings = setup(store);
@@ -62,19 +62,22 @@ fn counters(store: &mut OfflineStore, recount: bool) -> Finding {
         Err(error) => return Finding::unreadable("counters", error),
     };
     if off.is_none() {
-        return Finding::fine("counters", "every counter is what a recount says");
+        return Finding::fine("counters", "every counter matches a recount");
     }
     if !recount {
-        let what = "Count them anew: `redrive store check --recount`. Lists and leases are right all the same.";
-        return Finding::new(Severity::Action, "counters", describe(off), what);
+        let what = "Recount them: `redrive store check --recount`. Lists and leases are not affected.";
+        return Finding::new(FindingLevel::Action, "counters", describe(off), what);
     }
     match store.recount().and_then(|()| store.miscounted()) {
-        Ok(off_still) if off_still.is_none() => {
-            Finding::fine("counters", format!("{}; they were counted anew", describe(off)))
-        }
+        Ok(off_still) if off_still.is_none() => Finding::fine("counters", format!("{}; recounted", describe(off))),
         Ok(off_still) => {
             let what = "Stop the servers and try again.";
-            Finding::new(Severity::Danger, "counters", format!("after a recount still {}", describe(off_still)), what)
+            Finding::new(
+                FindingLevel::Danger,
+                "counters",
+                format!("still {} after a recount", describe(off_still)),
+                what,
+            )
         }
         Err(error) => Finding::unreadable("counters", error),
     }
@@ -89,10 +92,10 @@ const BAR_CHARS: u64 = 30;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct CopyArgs {
-    /// The store that is read: a folder, or postgres://…
+    /// The source: a folder, or postgres://…
     #[arg(long, value_name = "STORE", value_parser = parse_place)]
     from: StoreAddress,
-    /// The store that is made: a folder, or postgres://… with an empty database
+    /// The target: a new folder, or postgres://… with an empty database
     #[arg(long, value_name = "STORE", value_parser = parse_place)]
     to: StoreAddress,
     /// Print JSON
@@ -107,7 +110,7 @@ struct CopyReport<'a> {
     tables: &'a [(&'static str, u64)],
 }
 
-pub(super) async fn copy_store(args: CopyArgs, out: &mut Out) -> anyhow::Result<()> {
+pub(super) async fn copy_store(args: CopyArgs, out: &mut Printer) -> anyhow::Result<()> {
     let mut bar = ProgressBar { began: now(), before: None, table: "" };
     let mut told = Ok(());
     let copied = copy(&args.from, &args.to, now(), |progress| {
@@ -128,21 +131,18 @@ pub(super) async fn copy_store(args: CopyArgs, out: &mut Out) -> anyhow::Result<
     }
     let runs = tables.iter().find(|(table, _)| *table == "runs").map_or(0, |(_, rows)| *rows);
     let took = duration(now().since(bar.began));
-    Ok(out.line(format_args!(
-        "copied {runs} runs, {} rows in all, in {took}; both stores count the same",
-        copied.rows()
-    ))?)
+    Ok(out.line(format_args!("copied {runs} runs, {} rows in all, in {took}; row counts match", copied.rows()))?)
 }
 
 struct ProgressBar {
     began: Timestamp,
-    /// Rows that an earlier copy had brought.
+    /// Rows copied before this run.
     before: Option<u64>,
     table: &'static str,
 }
 
 impl ProgressBar {
-    fn show(&mut self, progress: Progress, out: &mut Out) -> std::io::Result<()> {
+    fn show(&mut self, progress: Progress, out: &mut Printer) -> std::io::Result<()> {
         let before = *self.before.get_or_insert(progress.rows);
         if out.columns().is_some() {
             let line = progress_line(progress, before, now().since(self.began));

@@ -6,21 +6,21 @@ use redrive_core::ids::Tenant;
 use crate::args::Remote;
 use crate::commands::{breakers, now};
 use crate::escape;
-use crate::out::{Out, Table, or_dash, relative};
+use crate::out::{Printer, TextTable, or_dash, relative};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// List tenants
-    List(ListArgs),
+    List(TenantListArgs),
     /// Show a tenant's health
-    Health(HealthArgs),
+    Health(TenantHealthArgs),
     /// Show, open or close a tenant's breaker
     #[command(subcommand)]
     Breaker(breakers::Command),
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct ListArgs {
+pub(crate) struct TenantListArgs {
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=500))]
     limit: u32,
     /// Continue after this cursor of an earlier page
@@ -31,14 +31,14 @@ pub(crate) struct ListArgs {
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct HealthArgs {
+pub(crate) struct TenantHealthArgs {
     #[arg(value_name = "TENANT")]
     name: Tenant,
     #[command(flatten)]
     remote: Remote,
 }
 
-pub(crate) async fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
+pub(crate) async fn run(command: Command, out: &mut Printer) -> anyhow::Result<()> {
     match command {
         Command::List(args) => list(args, out).await,
         Command::Health(args) => health(args, out).await,
@@ -46,7 +46,7 @@ pub(crate) async fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
     }
 }
 
-async fn list(args: ListArgs, out: &mut Out) -> anyhow::Result<()> {
+async fn list(args: TenantListArgs, out: &mut Printer) -> anyhow::Result<()> {
     let client = args.remote.client()?;
     let call = client.tenants(Some(args.limit), args.cursor.as_deref());
     if args.remote.json {
@@ -56,7 +56,7 @@ async fn list(args: ListArgs, out: &mut Out) -> anyhow::Result<()> {
     if page.tenants.is_empty() {
         return Ok(out.line("no tenants")?);
     }
-    let mut table = Table::new(["TENANT", "DEAD", "SCHEDULED", "RUNNING", "LAST FAILURE"]).right(&[1, 2, 3]);
+    let mut table = TextTable::new(["TENANT", "DEAD", "SCHEDULED", "RUNNING", "LAST FAILURE"]).right(&[1, 2, 3]);
     for tenant in &page.tenants {
         table.row([
             tenant.tenant.to_string(),
@@ -73,7 +73,7 @@ async fn list(args: ListArgs, out: &mut Out) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn health(args: HealthArgs, out: &mut Out) -> anyhow::Result<()> {
+async fn health(args: TenantHealthArgs, out: &mut Printer) -> anyhow::Result<()> {
     let client = args.remote.client()?;
     let call = client.tenant_health(&args.name);
     if args.remote.json {

@@ -1,4 +1,4 @@
-//! The file as a whole: its sections, read strictly. Every mistake is reported with its line and column.
+//! Parses the configuration file strictly. Every mistake is reported with its line and column.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -35,19 +35,19 @@ pub(crate) struct ConfigFile {
     pub(crate) rules: Rules,
 }
 
-/// A queue's own keys; its policy's figures stand beside them.
+/// A queue's own keys, beside those of its policy.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct QueueKeys {
-    /// Whose it is: a person or a team. A queue without one is named in `/v1/health`.
+    /// Owner: a person or a team. `/v1/health` names queues without one.
     owner: Option<String>,
     description: Option<String>,
-    /// Where it is written what to do.
+    /// Runbook: a URL or a text.
     runbook: Option<String>,
     /// What an operator should know before acting; shown with every run of the queue.
     instructions: Option<String>,
-    /// Who executes retries: `worker` (whoever leases the queue) or `caller` (the reporter's own broker or loop).
+    /// Who executes retries: `worker` (leases the queue) or `caller` (the reporter's own broker or loop).
     retry_by: Option<RetryBy>,
-    /// A file with a JSON Schema for outputs, from where this file is; the same as `output_schema` under `detect`.
+    /// A file with a JSON Schema for outputs, relative to this file; the same as `output_schema` under `detect`.
     output_schema_file: Option<String>,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct AgentKeys {
     can: Vec<String>,
 }
 
-/// A tenant's own keys; its policy's figures stand beside them.
+/// A tenant's own keys, beside those of its policy.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct TenantKeys {
     /// The `[tier.NAME]` it belongs to.
@@ -68,10 +68,10 @@ pub(super) struct TenantKeys {
 impl ConfigFile {
     pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
         let text = whole::text(path, CONFIG_MAX_BYTES)?;
-        Ok(Self::parse(Source { path, text: &text })?)
+        Ok(Self::parse(ConfigText { path, text: &text })?)
     }
 
-    pub(super) fn parse(source: Source<'_>) -> Result<Self, Complaint> {
+    pub(super) fn parse(source: ConfigText<'_>) -> Result<Self, Complaint> {
         let mut root = DeTable::parse(source.text).map_err(|error| source.complain_of(&error))?.into_inner();
         let mut file = Self::default();
         if let Some(value) = root.remove("server") {
@@ -107,10 +107,10 @@ impl ConfigFile {
     }
 }
 
-type Named<'a> = (Spanned<DeString<'a>>, Spanned<DeValue<'a>>);
+type NamedSection<'a> = (Spanned<DeString<'a>>, Spanned<DeValue<'a>>);
 
 /// The tables under `[kind.NAME]`.
-fn named<'a>(source: Source<'_>, kind: &str, root: &mut DeTable<'a>) -> Result<Vec<Named<'a>>, Complaint> {
+fn named<'a>(source: ConfigText<'_>, kind: &str, root: &mut DeTable<'a>) -> Result<Vec<NamedSection<'a>>, Complaint> {
     let Some(value) = root.remove(kind) else { return Ok(Vec::new()) };
     let span = value.span();
     match value.into_inner() {
@@ -119,11 +119,14 @@ fn named<'a>(source: Source<'_>, kind: &str, root: &mut DeTable<'a>) -> Result<V
     }
 }
 
-fn id<T: FromStr<Err: std::fmt::Display>>(source: Source<'_>, name: &Spanned<DeString<'_>>) -> Result<T, Complaint> {
+fn id<T: FromStr<Err: std::fmt::Display>>(
+    source: ConfigText<'_>,
+    name: &Spanned<DeString<'_>>,
+) -> Result<T, Complaint> {
     name.get_ref().parse().map_err(|bad| source.complain(&name.span(), format!("`{}`: {bad}", name.get_ref())))
 }
 
-fn policy_only(source: Source<'_>, name: &str, value: Spanned<DeValue<'_>>) -> Result<PolicyLayer, Complaint> {
+fn policy_only(source: ConfigText<'_>, name: &str, value: Spanned<DeValue<'_>>) -> Result<PolicyLayer, Complaint> {
     let mut section = Section::new(source, name, value)?;
     let policy = section.take_policy()?;
     section.finish()?;
@@ -131,7 +134,7 @@ fn policy_only(source: Source<'_>, name: &str, value: Spanned<DeValue<'_>>) -> R
 }
 
 fn queue(
-    source: Source<'_>,
+    source: ConfigText<'_>,
     name: &Spanned<DeString<'_>>,
     value: Spanned<DeValue<'_>>,
 ) -> Result<QueueSettings, Complaint> {
@@ -162,7 +165,7 @@ fn queue(
 }
 
 fn tenant(
-    source: Source<'_>,
+    source: ConfigText<'_>,
     name: &Spanned<DeString<'_>>,
     value: Spanned<DeValue<'_>>,
     tiers: &BTreeMap<String, PolicyLayer>,
@@ -177,7 +180,7 @@ fn tenant(
     Ok(TenantPolicy { tier, policy })
 }
 
-fn agents(source: Source<'_>, root: &mut DeTable<'_>) -> Result<Agents, Complaint> {
+fn agents(source: ConfigText<'_>, root: &mut DeTable<'_>) -> Result<Agents, Complaint> {
     let mut agents = BTreeMap::new();
     for (name, value) in named(source, "agent", root)? {
         let mut section = Section::new(source, &format!("agent.{}", name.get_ref()), value)?;
@@ -189,14 +192,14 @@ fn agents(source: Source<'_>, root: &mut DeTable<'_>) -> Result<Agents, Complain
     Ok(Agents::new(agents))
 }
 
-/// A schema that lies in a file of its own.
-fn schema_file(source: Source<'_>, name: &str) -> Result<OutputSchema, String> {
+/// Reads a schema from its file.
+fn schema_file(source: ConfigText<'_>, name: &str) -> Result<OutputSchema, String> {
     let path = source.path.parent().unwrap_or(Path::new("")).join(name);
     let text = whole::text(&path, CONFIG_MAX_BYTES).map_err(|error| format!("{error:#}"))?;
     serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-fn nothing_else(source: Source<'_>, root: &DeTable<'_>) -> Result<(), Complaint> {
+fn nothing_else(source: ConfigText<'_>, root: &DeTable<'_>) -> Result<(), Complaint> {
     let Some(key) = root.keys().next() else { return Ok(()) };
     let hint = nearest(key.get_ref(), SECTIONS.into_iter())
         .map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
@@ -204,18 +207,18 @@ fn nothing_else(source: Source<'_>, root: &DeTable<'_>) -> Result<(), Complaint>
 }
 
 pub(super) struct Section<'a> {
-    source: Source<'a>,
+    source: ConfigText<'a>,
     /// As written: `queue.mail`.
     name: String,
     span: Range<usize>,
     left: DeTable<'a>,
-    /// Where each key and its value stand.
+    /// The position of each key and value.
     places: BTreeMap<String, (Range<usize>, Range<usize>)>,
     known: Vec<String>,
 }
 
 impl<'a> Section<'a> {
-    pub(super) fn new(source: Source<'a>, name: &str, value: Spanned<DeValue<'a>>) -> Result<Self, Complaint> {
+    pub(super) fn new(source: ConfigText<'a>, name: &str, value: Spanned<DeValue<'a>>) -> Result<Self, Complaint> {
         let span = value.span();
         let DeValue::Table(left) = value.into_inner() else {
             return Err(source.complain(&span, format!("`{name}` is a section: write [{name}]")));
@@ -249,7 +252,7 @@ impl<'a> Section<'a> {
         self.source.complain(self.places.get(key).map_or(&self.span, |(_, value)| value), what)
     }
 
-    /// Refuses what nobody took.
+    /// Refuses unknown keys.
     pub(super) fn finish(self) -> Result<(), Complaint> {
         let Some(key) = self.left.keys().next() else { return Ok(()) };
         let known = self.known.iter().map(String::as_str);
@@ -269,7 +272,7 @@ impl Rules {
 }
 
 /// The tables under `[[rule]]`. One that is wrong is named by its line, and nothing starts.
-pub(super) fn rules(source: Source<'_>, value: Spanned<DeValue<'_>>) -> Result<Rules, Complaint> {
+pub(super) fn rules(source: ConfigText<'_>, value: Spanned<DeValue<'_>>) -> Result<Rules, Complaint> {
     let span = value.span();
     let DeValue::Array(tables) = value.into_inner() else {
         return Err(source.complain(&span, "`rule` is a list of sections: write [[rule]]"));
@@ -293,7 +296,7 @@ pub(super) fn rules(source: Source<'_>, value: Spanned<DeValue<'_>>) -> Result<R
 }
 
 /// The tables under `[[model]]`. One that is wrong is named by its line, and nothing starts.
-pub(super) fn models(source: Source<'_>, value: Spanned<DeValue<'_>>) -> Result<Models, Complaint> {
+pub(super) fn models(source: ConfigText<'_>, value: Spanned<DeValue<'_>>) -> Result<Models, Complaint> {
     let span = value.span();
     let DeValue::Array(tables) = value.into_inner() else {
         return Err(source.complain(&span, "`model` is a list of sections: write [[model]]"));
@@ -328,12 +331,12 @@ impl std::error::Error for Complaint {}
 
 /// The text a complaint points into.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Source<'a> {
+pub(super) struct ConfigText<'a> {
     pub(super) path: &'a Path,
     pub(super) text: &'a str,
 }
 
-impl Source<'_> {
+impl ConfigText<'_> {
     /// A complaint about what begins at `span`; lines and columns count from 1.
     pub(super) fn complain(&self, span: &Range<usize>, what: impl Into<String>) -> Complaint {
         let before = &self.text[..self.text.floor_char_boundary(span.start)];
@@ -347,7 +350,7 @@ impl Source<'_> {
     }
 
     pub(super) fn complain_of(&self, error: &toml::de::Error) -> Complaint {
-        // One line: what follows the first is the parser's own picture of the place.
+        // Only the message: the parser's own rendering spans several lines.
         let what = error.message().lines().collect::<Vec<_>>().join("; ");
         self.complain(&error.span().unwrap_or(0..0), what)
     }

@@ -3,7 +3,7 @@ use redrive_core::policy::Preset;
 use super::*;
 
 fn parse(text: &str) -> Result<ConfigFile, String> {
-    ConfigFile::parse(Source { path: Path::new("redrive.toml"), text }).map_err(|complaint| complaint.to_string())
+    ConfigFile::parse(ConfigText { path: Path::new("redrive.toml"), text }).map_err(|complaint| complaint.to_string())
 }
 
 fn refused(text: &str) -> String {
@@ -144,10 +144,10 @@ fn a_schema_may_lie_in_a_file_beside() {
     std::fs::write(folder.path().join("out.json"), r#"{"required":["total"]}"#).unwrap();
     let path = folder.path().join("redrive.toml");
     let text = "[queue.q]\noutput_schema_file = 'out.json'\n";
-    let file = ConfigFile::parse(Source { path: &path, text }).unwrap();
+    let file = ConfigFile::parse(ConfigText { path: &path, text }).unwrap();
     assert!(file.queues.values().next().unwrap().policy.detect.as_ref().unwrap().output_schema.is_some());
     std::fs::write(folder.path().join("out.json"), "{").unwrap();
-    assert!(ConfigFile::parse(Source { path: &path, text }).is_err());
+    assert!(ConfigFile::parse(ConfigText { path: &path, text }).is_err());
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn pointers_of_a_payload_are_checked() {
     );
 }
 
-/// Whoever copies a piece of configuration from these pages must not be refused.
+/// Configuration copied from these pages must be accepted.
 #[test]
 fn configuration_examples_in_the_docs_are_accepted() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
@@ -197,7 +197,7 @@ fn configuration_examples_in_the_docs_are_accepted() {
 
 #[test]
 fn line_and_column_count_from_one() {
-    let source = Source { path: Path::new("r.toml"), text: "a = 1\nä = x\n" };
+    let source = ConfigText { path: Path::new("r.toml"), text: "a = 1\nä = x\n" };
     let said = |at: usize| source.complain(&(at..at), "no").to_string();
     assert_eq!(said(0), "r.toml:1:1: no");
     assert_eq!(said(source.text.find('x').unwrap()), "r.toml:2:5: no");

@@ -1,4 +1,4 @@
-//! `redrive.toml`: strict, and every complaint names its place. What a flag or the environment says outranks it.
+//! `redrive.toml`: parsed strictly, every error names its position. Flags and the environment take precedence.
 
 mod file;
 mod reference;

@@ -43,7 +43,7 @@ pub(crate) fn page() -> String {
     let limits =
         "In `[defaults.limits]`, `[tier.NAME.limits]` and `[tenant.NAME.limits]`: [limits](breakers.md#limits).";
     table(&mut page, "`limits`", limits, &fields::<Limits>());
-    let queue = "Beside the policy's figures. A queue that is named here is set anew at every start.";
+    let queue = "Beside the policy's figures. A queue that is named here is set again at every start.";
     table(&mut page, "`[queue.NAME]`", queue, &fields::<QueueKeys>());
     table(&mut page, "`[tenant.NAME]`", "Beside the policy's figures.", &fields::<TenantKeys>());
     let agent = "Which agents can do what, for a retry that goes to another one.";
@@ -56,29 +56,29 @@ pub(crate) fn page() -> String {
     page
 }
 
-fn table(page: &mut String, title: &str, about: &str, fields: &[Field]) {
+fn table(page: &mut String, title: &str, about: &str, fields: &[ConfigField]) {
     let _ = write!(page, "\n## {title}\n\n{about}\n\n| key | kind | what |\n|---|---|---|\n");
-    for Field { name, kind, about } in fields {
+    for ConfigField { name, kind, about } in fields {
         let _ = writeln!(page, "| `{name}` | {kind} | {about} |");
     }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Field {
+pub(super) struct ConfigField {
     pub(super) name: String,
-    /// integer, string, …, or the words it may be.
+    /// integer, string, …, or the allowed words.
     pub(super) kind: String,
     pub(super) about: String,
 }
 
 /// The fields of `T`, by name.
-pub(super) fn fields<T: JsonSchema>() -> Vec<Field> {
+pub(super) fn fields<T: JsonSchema>() -> Vec<ConfigField> {
     let schema = SchemaGenerator::default().into_root_schema_for::<T>();
     let definitions = schema.get("$defs").cloned().unwrap_or_default();
     let Some(Value::Object(properties)) = schema.get("properties") else { return Vec::new() };
     properties
         .iter()
-        .map(|(name, property)| Field {
+        .map(|(name, property)| ConfigField {
             name: name.clone(),
             kind: kind(property, &definitions),
             about: text(property, "description").unwrap_or_default(),
@@ -115,7 +115,7 @@ fn kind(property: &Value, definitions: &Value) -> String {
     }
 }
 
-/// What stands under a heading of its own.
+/// Sections with their own heading.
 pub(super) const SECTION: &str = "section";
 
 fn list(items: &Value, definitions: &Value) -> String {
@@ -131,7 +131,7 @@ fn text(value: &Value, name: &str) -> Option<String> {
     value.get(name).and_then(Value::as_str).map(|text| text.replace('\n', " "))
 }
 
-/// The known name that `unknown` was most likely meant to be.
+/// The closest known name to `unknown`.
 pub(super) fn nearest<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     known
         .map(|name| (distance(unknown, name), name))
@@ -140,7 +140,7 @@ pub(super) fn nearest<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -
         .map(|(_, name)| name)
 }
 
-/// Levenshtein's: how many letters to change, add or leave out.
+/// Levenshtein distance.
 fn distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.chars().count()).collect();
     for (i, from) in a.chars().enumerate() {
@@ -160,11 +160,11 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::config::file::{ConfigFile, Source};
+    use crate::config::file::{ConfigFile, ConfigText};
 
     #[test]
     fn the_example_is_accepted() {
-        let file = ConfigFile::parse(Source {
+        let file = ConfigFile::parse(ConfigText {
             path: Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src/config/example.toml")),
             text: EXAMPLE,
         })

@@ -1,5 +1,5 @@
-//! What the server needs to know, from four sources: flag over environment over file over default. Also where the store is,
-//! for commands that open it themselves.
+//! Server settings from four sources: flag over environment over file over default. Also locates the store for commands
+//! that open it themselves.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -30,15 +30,15 @@ pub(crate) struct ServerSection {
     pub(crate) database_url: Option<DatabaseUrl>,
     /// Where to serve `/metrics` without a key; nowhere if absent.
     pub(crate) metrics_listen: Option<String>,
-    /// How long work in hand may take after a stop, in milliseconds.
+    /// How long requests in flight may take after a stop, in milliseconds.
     pub(crate) grace_ms: Option<u64>,
-    /// The log's form: `auto` is text on a terminal and JSON otherwise.
+    /// Log format: `auto` is text on a terminal and JSON otherwise.
     pub(crate) log_format: Option<LogFormat>,
     /// What is logged: `error`, `warn`, `info`, `debug`, `trace`, or a filter by module.
     pub(crate) log: Option<String>,
-    /// The largest body taken, in bytes.
+    /// Maximum body size, in bytes.
     pub(crate) body_max_bytes: Option<u64>,
-    /// How many bytes of bodies are held at once; beyond it callers get 503.
+    /// Maximum size of all bodies in memory; beyond it callers get 503.
     pub(crate) in_flight_max_bytes: Option<u64>,
     /// How long a body may take to arrive, in milliseconds.
     pub(crate) body_timeout_ms: Option<u64>,
@@ -50,7 +50,7 @@ pub(crate) struct FlagSettings {
     /// Where to listen [default: 127.0.0.1:7070]
     #[arg(long, env = "REDRIVE_LISTEN", hide_env_values = true, value_name = "ADDRESS")]
     listen: Option<String>,
-    /// The folder that holds the store; made if it is not there [default: ./redrive-data]
+    /// The folder that holds the store; created if needed [default: ./redrive-data]
     #[arg(long, env = "REDRIVE_DATA", hide_env_values = true, value_name = "FOLDER")]
     data: Option<PathBuf>,
     /// The PostgreSQL database that holds the store, in place of a folder; any number of servers may share it
@@ -59,19 +59,19 @@ pub(crate) struct FlagSettings {
     /// Where to serve /metrics without a key
     #[arg(long, env = "REDRIVE_METRICS_LISTEN", hide_env_values = true, value_name = "ADDRESS")]
     metrics_listen: Option<String>,
-    /// How long work in hand may take after a stop [default: 10000]
+    /// How long requests in flight may take after a stop [default: 10000]
     #[arg(long, env = "REDRIVE_GRACE_MS", hide_env_values = true, value_name = "MS")]
     grace_ms: Option<u64>,
-    /// The log's form: auto is text on a terminal and JSON otherwise [default: auto]
+    /// Log format: auto is text on a terminal and JSON otherwise [default: auto]
     #[arg(long, env = "REDRIVE_LOG_FORMAT", hide_env_values = true, value_name = "FORMAT")]
     log_format: Option<LogFormat>,
     /// What is logged: error, warn, info, debug, trace, or a filter by module [default: info]
     #[arg(long, env = "REDRIVE_LOG", hide_env_values = true, value_name = "FILTER")]
     log: Option<String>,
-    /// The largest body taken [default: 16777216]
+    /// Maximum body size [default: 16777216]
     #[arg(long, env = "REDRIVE_BODY_MAX_BYTES", hide_env_values = true, value_name = "BYTES")]
     body_max_bytes: Option<u64>,
-    /// How many bytes of bodies are held at once [default: 67108864]
+    /// Maximum size of all bodies in memory [default: 67108864]
     #[arg(long, env = "REDRIVE_IN_FLIGHT_MAX_BYTES", hide_env_values = true, value_name = "BYTES")]
     in_flight_max_bytes: Option<u64>,
     /// How long a body may take to arrive [default: 30000]
@@ -80,11 +80,11 @@ pub(crate) struct FlagSettings {
 }
 
 impl FlagSettings {
-    /// What was said here, and below it what the file says.
+    /// The flags over the file.
     pub(crate) fn over(self, file: &ServerSection) -> ServerSection {
         let mut file = file.clone();
         if self.data.is_some() || self.database_url.is_some() {
-            // Where the store is, is said as a whole.
+            // A flag replaces both ways to name the store.
             (file.data, file.database_url) = (None, None);
         }
         ServerSection {
@@ -102,7 +102,7 @@ impl FlagSettings {
     }
 }
 
-/// All of it, without gaps.
+/// The resolved settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub(crate) listen: SocketAddr,
@@ -116,32 +116,32 @@ pub(crate) struct Settings {
     pub(crate) body_timeout_ms: u64,
 }
 
-/// A setting that can't be.
+/// An invalid setting.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct BadSetting {
+pub(crate) struct BadServerSetting {
     pub(crate) key: &'static str,
     must_be: String,
 }
 
-impl fmt::Display for BadSetting {
+impl fmt::Display for BadServerSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}` must be {}", self.key, self.must_be)
     }
 }
 
-impl std::error::Error for BadSetting {}
+impl std::error::Error for BadServerSetting {}
 
 impl ServerSection {
-    /// Refuses what no server can run with, naming the first.
-    pub(crate) fn check(&self) -> Result<(), BadSetting> {
+    /// Refuses invalid settings, naming the first.
+    pub(crate) fn check(&self) -> Result<(), BadServerSetting> {
         Settings::try_from(self.clone()).map(|_| ())
     }
 }
 
 impl TryFrom<ServerSection> for Settings {
-    type Error = BadSetting;
+    type Error = BadServerSetting;
 
-    fn try_from(said: ServerSection) -> Result<Self, BadSetting> {
+    fn try_from(said: ServerSection) -> Result<Self, BadServerSetting> {
         let body_max_bytes = within("body_max_bytes", said.body_max_bytes, 16 * MIB, 1_024, 1_024 * MIB)?;
         let in_flight_default = (64 * MIB).max(body_max_bytes);
         Ok(Self {
@@ -164,31 +164,34 @@ impl TryFrom<ServerSection> for Settings {
     }
 }
 
-fn one_store(said: &ServerSection) -> Result<StoreAddress, BadSetting> {
+fn one_store(said: &ServerSection) -> Result<StoreAddress, BadServerSetting> {
     if said.data.is_some() && said.database_url.is_some() {
-        return Err(BadSetting {
+        return Err(BadServerSetting {
             key: "database_url",
             must_be: "left out where `data` is set, or the other way round".into(),
         });
     }
     if said.database_url.as_ref().is_some_and(|url| url.as_str().parse::<DatabaseUrl>().is_err()) {
-        return Err(BadSetting { key: "database_url", must_be: "an address that begins with postgres://".into() });
+        return Err(BadServerSetting {
+            key: "database_url",
+            must_be: "an address that begins with postgres://".into(),
+        });
     }
     Ok(place_of(said))
 }
 
-fn within(key: &'static str, said: Option<u64>, default: u64, min: u64, max: u64) -> Result<u64, BadSetting> {
+fn within(key: &'static str, said: Option<u64>, default: u64, min: u64, max: u64) -> Result<u64, BadServerSetting> {
     let value = said.unwrap_or(default);
     if (min..=max).contains(&value) {
         Ok(value)
     } else {
-        Err(BadSetting { key, must_be: format!("from {min} to {max}") })
+        Err(BadServerSetting { key, must_be: format!("from {min} to {max}") })
     }
 }
 
-fn address(key: &'static str, text: &str) -> Result<SocketAddr, BadSetting> {
+fn address(key: &'static str, text: &str) -> Result<SocketAddr, BadServerSetting> {
     let text = text.replacen("localhost:", "127.0.0.1:", 1);
-    text.parse().map_err(|_| BadSetting { key, must_be: "an address and a port, such as 127.0.0.1:7070".into() })
+    text.parse().map_err(|_| BadServerSetting { key, must_be: "an address and a port, such as 127.0.0.1:7070".into() })
 }
 
 /// A database's address. It may hold a password, so nothing prints it.
@@ -215,7 +218,7 @@ impl FromStr for DatabaseUrl {
         if text.starts_with("postgres://") || text.starts_with("postgresql://") {
             return Ok(Self(text.to_owned()));
         }
-        // Without the text: who mistypes an address may have typed a password.
+        // Without the text: a mistyped address may contain a password.
         Err("a database's address begins with postgres://".to_owned())
     }
 }
@@ -242,7 +245,7 @@ impl StorePlace {
         Ok(place_of(&self.config.read()?.server))
     }
 
-    /// The same, where a configuration that can't be read is somebody else's to complain of.
+    /// The same, ignoring a configuration that can't be read.
     pub(crate) fn find_anyway(&self) -> StoreAddress {
         self.find().unwrap_or_else(|_| StoreAddress::Folder(DATA_DEFAULT.into()))
     }
@@ -258,7 +261,7 @@ pub(crate) fn place_of(server: &ServerSection) -> StoreAddress {
         .unwrap_or_else(|| StoreAddress::Folder(DATA_DEFAULT.into()))
 }
 
-/// A place that a person typed: a database's address, or else a folder.
+/// Parses a database address or a folder.
 pub(crate) fn parse_place(text: &str) -> Result<StoreAddress, String> {
     match text.parse::<DatabaseUrl>() {
         Ok(url) => Ok(StoreAddress::Database(url.as_str().to_owned())),
@@ -277,7 +280,7 @@ pub(crate) struct ConfigPath {
 }
 
 impl ConfigPath {
-    /// The file that was named, which must be there; or the usual one, if it is.
+    /// The named file, which must exist; otherwise the default file, if it exists.
     pub(crate) fn read(&self) -> anyhow::Result<ConfigFile> {
         match &self.path {
             Some(path) => ConfigFile::read(path),

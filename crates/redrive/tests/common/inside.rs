@@ -1,4 +1,4 @@
-//! The store itself, read beside its server: whole, and every counter equal to a recount.
+//! Checks of the store's file beside its server: integrity, and every counter against a recount.
 
 use std::path::Path;
 

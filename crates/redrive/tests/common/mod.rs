@@ -1,5 +1,5 @@
-//! What the suites over the real binary share: a plain client that can misbehave, a look into the store's file, chance
-//! from a printed seed.
+//! Shared by the suites over the real binary: a plain client that can misbehave, direct reads of the store's file, and
+//! randomness from a printed seed.
 #![allow(dead_code, reason = "each suite uses a part")]
 #![allow(
     clippy::unwrap_used,

@@ -1,5 +1,5 @@
-//! B1 over deaths of the server: a breaker that opened stays open, a probe under way keeps the one slot, and however the
-//! probe ends there is one after it.
+//! B1 across server kills: an open breaker stays open, a running probe keeps the one slot, and after its end another
+//! follows.
 
 use serde_json::Value;
 

@@ -56,7 +56,7 @@ fn shown(http: &mut Http, run_id: &str) -> Value {
     http.get(&format!("/v1/runs/{run_id}?tenant=acme")).unwrap().json()
 }
 
-/// Whoever falls silent now still gets a verdict.
+/// A run that goes silent now still gets a verdict.
 fn silence_is_found(http: &mut Http, run_id: &str) {
     let body =
         format!(r#"{{"tenant":"acme","run_id":"{run_id}","mode":"start","lease_ms":500,"deadline_ms":864000000}}"#);

@@ -1,4 +1,4 @@
-//! The real binary, killed: at random moments, and at named points inside the one place that writes.
+//! The real binary under `kill -9`: at random moments, and at named points in the committer.
 
 #![allow(
     clippy::unwrap_used,

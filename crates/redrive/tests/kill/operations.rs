@@ -68,7 +68,7 @@ fn a_bulk_replay_killed_fifty_times_moves_each_item_once() {
 }
 
 /// When the next server dies, so that items are still waiting then: in the middle of its first batch, in the middle of its
-/// second, or around a commit, whoever's that is.
+/// second, or around any commit.
 fn moment(lot: &Lot, moved: i64) -> String {
     let batch = BATCH.unsigned_abs();
     // The last batch is left for the one that lives.

@@ -1,4 +1,4 @@
-//! Replays with real effects at a bank of the test's own, while servers and workers are killed.
+//! Replays with effects at a fake bank, while servers and workers are killed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufReader, Write as _};

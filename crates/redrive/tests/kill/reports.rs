@@ -1,4 +1,4 @@
-//! Reports around a kill: whatever was acknowledged is there afterwards, once, and nothing half.
+//! Reports around a kill: everything acknowledged is stored once, and nothing partially.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -106,7 +106,7 @@ fn is_there(http: &mut Http, sent: &Sent) {
     let shown = http.get(&format!("/v1/runs/{}?tenant=acme", sent.run_id)).unwrap();
     assert_eq!(shown.status, 200, "{} was acknowledged: {}", sent.run_id, shown.text);
     assert!(shown.text.contains(&format!(r#""payload":{}"#, sent.payload)), "another payload: {}", shown.text);
-    // As text: what is kept exactly need not be what a parser takes.
+    // As text: stored bytes need not survive a parser.
     assert_eq!(shown.text.matches(r#""recorded_at":"#).count(), 1, "{}", shown.text);
 }
 

@@ -1,5 +1,5 @@
-//! R2: a worker process is killed between its intent and the outcome, at named moments and at random ones. The intent is
-//! on disk before the effect may start; what the killed one left is `unknown`; nothing goes on without a person.
+//! R2: a worker process is killed between intent and outcome, at named and random moments. The intent is on disk before the
+//! effect may start; the killed worker's effect is `unknown`; nothing continues without a person.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};

@@ -48,7 +48,7 @@ fn wrong_or_excessive_content_length_is_refused() {
     assert_eq!(Http::new(&server.url, &key).get("/readyz").unwrap().status, 200);
 }
 
-/// A name is decoded and written anew: what needs no escape has none.
+/// A name is decoded and encoded again, without needless escapes.
 const AS_NAME: &str = r#""\u0000 \ud800 \udfff é <script> \u001b[31m "#;
 const ODD: &str = r#""\u0000 \ud800 \udfff é <script> \u001b[31m \u202e""#;
 

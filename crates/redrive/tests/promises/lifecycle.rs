@@ -161,7 +161,7 @@ fn stop_under_load_loses_nothing_and_grants_no_leases() {
     }
 }
 
-/// Sends, enqueues and leases until the server is gone; it is told to stop after some answers.
+/// Sends, enqueues and leases until the server is gone; it gets SIGTERM after some answers.
 fn load(server: &Server, key: &str, round: usize, after: usize) -> Heard {
     let (answers, stopping) = (AtomicUsize::new(0), AtomicBool::new(false));
     let answered = || {

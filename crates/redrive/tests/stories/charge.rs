@@ -1,4 +1,4 @@
-//! The story of the doubtful charge, and how a page's commands and their output are read.
+//! The story of the charge in doubt, and the reader of a page's commands and output.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -62,7 +62,7 @@ fn the_card_that_may_have_been_charged() {
     for shown in blocks(&page, "text").join("\n").lines() {
         assert!(rest.any(|printed| is_like(printed, shown)), "not printed, or not in its place: {shown}\n\n{said}");
     }
-    // Nothing that is ours alone is told to a customer.
+    // The receipt contains nothing internal.
     let receipt = &said[said.find("Receipt for").unwrap()..];
     for ours in ["silent", "worker", "key-", "payments", "cut off", "ch_77"] {
         assert!(!receipt.contains(ours), "{ours} in:\n{receipt}");

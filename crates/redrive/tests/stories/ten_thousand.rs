@@ -138,7 +138,7 @@ const LEASE_MAX: usize = 25;
 
 /// What the fleet shares.
 pub(crate) struct Shared {
-    /// Where the server is; it moves when it is started anew. Whoever kills the server holds this while it does, so that
+    /// The server's address, which changes with a restart. The killer holds this lock, so that
     /// no lease is granted to somebody who never hears of it: that is another story.
     pub(crate) url: RwLock<String>,
     key: String,

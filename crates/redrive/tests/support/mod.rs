@@ -1,4 +1,4 @@
-//! The real binary with a folder of its own. Nothing here sleeps for a fixed time: it waits for what it needs to see.
+//! The real binary in its own folder. Nothing here sleeps for a fixed time: it waits for conditions.
 #![allow(dead_code, reason = "each test file uses a part")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that can't go on should say where")]
 

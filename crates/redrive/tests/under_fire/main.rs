@@ -79,7 +79,7 @@ fn strike(fleet: &mut Fleet, record: &Record, lot: &Lot, runs: u64) {
     let step = ENDS_A_KILL.max(runs / KILLS_MAX);
     let mut restarts = [(runs / 3, "immediate"), (runs * 2 / 3, "fast")].into_iter().peekable();
     for at in (step..runs).step_by(usize::try_from(step).unwrap()) {
-        // Patience starts anew with each that ends: a slow machine is no failure.
+        // The timeout restarts with each run that ends: a slow machine is no failure.
         let mut seen = record.ends();
         while seen < at {
             seen = wait_for("work to go on", || Some(record.ends()).filter(|ends| *ends > seen));
@@ -96,7 +96,7 @@ fn wait_for_all(asking: &mut Caller, record: &Record, runs: u64) {
         let listed = asking.get("/v1/runs?tenant=acme&state=scheduled,running&limit=1&count=true").json();
         listed["total"].as_u64().unwrap()
     };
-    // Patience starts anew with whatever is left: the last of them may have to be missed first.
+    // The timeout restarts with the remaining runs: the last ones may have to expire first.
     let mut left = u64::MAX;
     while record.produced() < runs || left > 0 {
         left = wait_for("one run fewer", || {

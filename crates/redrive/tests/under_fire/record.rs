@@ -52,7 +52,7 @@ impl fmt::Display for Ended {
         write!(
             f,
             "{succeeded} succeeded once, {dead} dead, {failures} acknowledged failures there, {quiet} left unfinished, \
-             {lost} endings refused since somebody had begun anew"
+             {lost} endings refused because a newer attempt had begun"
         )
     }
 }
@@ -257,7 +257,7 @@ fn end(caller: &mut Caller, record: &Record, lot: &Lot, (run, lease): (&str, &st
     }
 }
 
-/// The only reason not to take a worker's word: its lease ran out, and somebody has begun anew.
+/// The only reason to refuse a worker's ending: its lease expired, and a newer attempt has begun.
 fn refused(record: &Record, answer: &crate::common::http::Answer) {
     assert_eq!(answer.short(), (409, "lease_lost".into()), "{}", answer.text);
     record.lost();

@@ -87,7 +87,7 @@ pub(crate) fn encoded(value: &impl Serialize) -> Result<Vec<u8>> {
 
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct FailureContext<'a> {
-    pub(super) run: user_rules::RunFields<'a>,
+    pub(super) run: user_rules::RunFacts<'a>,
     /// The payload, if it is JSON.
     pub(super) payload: Option<&'a str>,
 }
@@ -95,7 +95,7 @@ pub(crate) struct FailureContext<'a> {
 impl<'a> FailureContext<'a> {
     /// For a failure reported in one call.
     pub(crate) fn of_report(fields: &'a RunFields, tenant: &'a Tenant) -> Self {
-        let run = user_rules::RunFields {
+        let run = user_rules::RunFacts {
             tenant: tenant.as_str(),
             queue: fields.queue.as_ref().map_or(QueueName::DEFAULT, |queue| queue.as_str()),
             agent: word(&fields.agent),
@@ -103,20 +103,20 @@ impl<'a> FailureContext<'a> {
             environment: word(&fields.environment).or(Some(ENVIRONMENT_DEFAULT)),
             task_type: word(&fields.task_type),
             customer: word(&fields.customer),
-            ..user_rules::RunFields::default()
+            ..user_rules::RunFacts::default()
         };
         Self { run, payload: fields.payload.as_ref().map(|payload| payload.get()) }
     }
 
     /// For a failure of which only the tenant matters.
     pub(crate) fn of_tenant(tenant: &'a Tenant) -> Self {
-        Self { run: user_rules::RunFields { tenant: tenant.as_str(), ..Default::default() }, payload: None }
+        Self { run: user_rules::RunFacts { tenant: tenant.as_str(), ..Default::default() }, payload: None }
     }
 
     /// For a failure under a lease, whose run is stored.
     pub(crate) fn of_run(run: &'a RunDetail) -> Self {
         let (summary, payload) = (&run.summary, run.body.payload.as_ref());
-        let run = user_rules::RunFields {
+        let run = user_rules::RunFacts {
             tenant: summary.tenant.as_str(),
             queue: summary.queue.as_str(),
             agent: word(&summary.agent),
@@ -124,7 +124,7 @@ impl<'a> FailureContext<'a> {
             environment: Some(summary.environment.as_str()),
             task_type: word(&summary.task_type),
             customer: word(&summary.customer),
-            ..user_rules::RunFields::default()
+            ..user_rules::RunFacts::default()
         };
         Self { run, payload: payload.map(|payload| payload.get()) }
     }
@@ -236,7 +236,7 @@ pub(crate) fn classify_error(
         now_ms: Some(now.as_millis()),
     };
     let rule = rules.and_then(|rules| {
-        let run = user_rules::RunFields {
+        let run = user_rules::RunFacts {
             model: body.model.as_ref().map(Label::as_str).or(context.run.model),
             tool: evidence.tool,
             step: body.step.as_ref().map(Label::as_str),

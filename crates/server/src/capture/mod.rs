@@ -16,7 +16,7 @@ pub(crate) use run::{kept_output, new_run, new_step};
 
 use classified::attempt_in_range;
 use payload::digest;
-use redrive_core::detect::{OutputSchema, Told, observe};
+use redrive_core::detect::{OutputSchema, ReportedSuccess, observe};
 use redrive_core::ids::Tenant;
 use redrive_core::policy::PolicyLayer;
 use redrive_core::text::Label;
@@ -71,7 +71,7 @@ pub(crate) fn failed_by(
 pub fn success(at: RunRef, request: SucceedRequest, raw: &[u8], schema: Option<&OutputSchema>) -> Result<Success> {
     attempt_in_range(request.attempt)?;
     let lease = request.lease.as_deref().map(lease_token).transpose()?;
-    let observed = observe(&Told {
+    let observed = observe(&ReportedSuccess {
         output: request.output.as_ref().map(|output| output.get()),
         finish_reason: request.finish_reason.as_ref().map(Label::as_str),
         usage: request.usage.as_ref(),

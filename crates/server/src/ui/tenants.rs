@@ -1,7 +1,7 @@
 //! `/tenants`: each tenant's health, breakers and limits.
 
 use maud::{Markup, html};
-use redrive_core::breaker::StateName;
+use redrive_core::breaker::BreakerStateName;
 use redrive_core::ids::Tenant;
 use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
@@ -174,14 +174,14 @@ fn row(tenant: &Tenant, breaker: &BreakerView, who: &Visitor, now: Timestamp) ->
         }
         td {
             (breaker_badge(breaker.state))
-            @if breaker.state == StateName::Open { div.faint { "until " (ahead(breaker.until, now)) } }
+            @if breaker.state == BreakerStateName::Open { div.faint { "until " (ahead(breaker.until, now)) } }
         }
         td.num.wide {
             @if let (Some(failed), Some(attempts)) = (breaker.failed, breaker.attempts) { (grouped(failed)) " of " (grouped(attempts)) }
         }
         td.num { (grouped(breaker.held)) }
         td.act {
-            @if who.is_operator() && breaker.state != StateName::Closed && breaker.tenant.is_some() { (close(tenant, breaker, who)) }
+            @if who.is_operator() && breaker.state != BreakerStateName::Closed && breaker.tenant.is_some() { (close(tenant, breaker, who)) }
         }
     } }
 }

@@ -69,7 +69,7 @@ async fn an_overflow_that_cannot_shrink_is_dead_at_once() {
     let body = json!({"payload": payload, "model": "gpt-4", "error": {"message": OVERFLOW}});
     let verdict = verdict(&world, "a", body).await;
     assert_eq!((&verdict["action"], &verdict["dead_because"]), (&json!("dead_letter"), &json!("permanent")));
-    assert!(verdict["why"].as_str().unwrap().contains("no model at hand takes more than"), "{}", verdict["why"]);
+    assert!(verdict["why"].as_str().unwrap().contains("no available model takes more than"), "{}", verdict["why"]);
 
     // Under a lease the payload is read from the store, with the same result.
     world.work("/v1/runs", json!({"run_id": "b", "mode": "enqueue", "model": "gpt-4", "payload": payload})).await;

@@ -308,7 +308,7 @@ mod tests {
             assert_eq!((plan.run_id.as_str(), plan.revision), ("r1", 1));
             assert!(store.breakers(&TenantScope::All).await.unwrap().breakers.is_empty());
             let own = store.tenant_breaker(&at.tenant).await.unwrap();
-            assert_eq!(own.state, redrive_core::breaker::StateName::Closed);
+            assert_eq!(own.state, redrive_core::breaker::BreakerStateName::Closed);
         };
         tokio::time::timeout(std::time::Duration::from_secs(20), reads).await.expect("a read waited for a writer");
         drop(wakes);

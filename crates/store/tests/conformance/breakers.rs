@@ -1,6 +1,6 @@
-//! Breakers: what opens them, whom they hold, how they let go.
+//! Breakers: what opens them, which runs they hold, how they release them.
 
-use redrive_core::breaker::{BREAKERS_PER_TENANT_MAX, StateName as Stands};
+use redrive_core::breaker::{BREAKERS_PER_TENANT_MAX, BreakerStateName};
 use redrive_core::policy::PolicyLayer;
 use redrive_core::run::StateName;
 use redrive_core::text::{Label, Text};
@@ -53,7 +53,7 @@ pub async fn broken(world: &World) {
     failures(world, ENOUGH, |n| of("acme", &format!("broke{n}"))).await;
 }
 
-async fn stands(world: &World, tenant: &str) -> Vec<(String, Stands)> {
+async fn stands(world: &World, tenant: &str) -> Vec<(String, BreakerStateName)> {
     let all = world.store.tenant_breaker(&tenant.parse().unwrap()).await.unwrap().breakers;
     all.into_iter().map(|breaker| (breaker.name.to_string(), breaker.state)).collect()
 }
@@ -93,13 +93,13 @@ async fn drain(world: &World) -> Vec<LeasedRun> {
     leased
 }
 
-pub async fn most_attempts_failing_open_it_and_what_falls_due_is_held(world: World) {
+pub async fn failing_attempts_open_a_breaker_and_hold_due_runs(world: World) {
     failures(&world, ENOUGH - 1, |n| of("acme", &format!("r{n}"))).await;
     let last = begin(&world, of("acme", "last")).await;
     let answer = world.store.fail(last, failed(TIMED_OUT)).await.unwrap();
     assert_eq!((answer.breaker.as_str(), answer.verdict.action), ("open", Action::Hold));
     assert_eq!((answer.verdict.held_by.as_ref().unwrap().as_str(), answer.verdict.next_attempt_at), (OWN, None));
-    assert_eq!(stands(&world, "acme").await, [(OWN.to_owned(), Stands::Open)]);
+    assert_eq!(stands(&world, "acme").await, [(OWN.to_owned(), BreakerStateName::Open)]);
     assert_eq!(held(&world).await, 1);
     world.wait(25_000);
     assert!(world.lease(100).await.is_empty());
@@ -110,7 +110,7 @@ pub async fn most_attempts_failing_open_it_and_what_falls_due_is_held(world: Wor
     assert_eq!(all(&world).await[0].held, waiting.held);
 }
 
-pub async fn half_open_lets_one_of_a_hundred_through_to_sixteen_workers(world: World) {
+pub async fn half_open_breaker_admits_one_of_a_hundred(world: World) {
     broken(&world).await;
     for n in 0..100 {
         enqueue(&world, of("acme", &format!("waits{n}"))).await;
@@ -127,13 +127,13 @@ pub async fn half_open_lets_one_of_a_hundred_through_to_sixteen_workers(world: W
         }
         let given: Vec<LeasedRun> = workers.join_all().await.into_iter().flatten().collect();
         assert_eq!(given.len(), 1, "round {round}");
-        assert_eq!(stands(&world, "acme").await[0].1, Stands::HalfOpen);
+        assert_eq!(stands(&world, "acme").await[0].1, BreakerStateName::HalfOpen);
         probes.push(given[0].run_id.clone());
         world.store.release_held(500).await.unwrap();
         assert!(world.lease(100).await.is_empty(), "one at a time");
         if round < 2 {
             world.store.fail(under(&given[0]), failed(TIMED_OUT)).await.unwrap();
-            assert_eq!(stands(&world, "acme").await[0].1, Stands::Open);
+            assert_eq!(stands(&world, "acme").await[0].1, BreakerStateName::Open);
         } else {
             world.store.succeed(success(&under(&given[0]), "\"ok\"")).await.unwrap();
         }
@@ -153,7 +153,7 @@ pub async fn a_crashed_probe_frees_the_slot(world: World) {
     world.wait(crate::world::LEASE_MS + 1);
     world.store.stamp("here").await.unwrap();
     world.store.rescue_expired(100).await.unwrap();
-    assert_eq!(stands(&world, "acme").await[0].1, Stands::HalfOpen);
+    assert_eq!(stands(&world, "acme").await[0].1, BreakerStateName::HalfOpen);
     world.store.release_held(500).await.unwrap();
     assert_eq!(world.lease(1_000).await.len(), 1);
     assert!(world.lease(1_000).await.is_empty());
@@ -208,7 +208,7 @@ pub async fn an_open_breaker_delays_nobody_else(world: World) {
     for n in 0..10 {
         enqueue(&world, of("globex", &format!("few{n}"))).await;
     }
-    // However the calls are cut: every lease that is given is the other tenant's, and none of them waits.
+    // Whatever the sizes of the calls: every lease goes to the other tenant, and none of its runs waits.
     for max in [1, 1, 3, 5] {
         let given = world.lease(max).await;
         assert_eq!(given.len(), max as usize);
@@ -216,14 +216,14 @@ pub async fn an_open_breaker_delays_nobody_else(world: World) {
     }
 }
 
-pub async fn down_for_everybody_is_one_breaker(world: World) {
+pub async fn outage_across_tenants_is_one_breaker(world: World) {
     for n in 0..ENOUGH / 2 {
         for tenant in ["acme", "globex"] {
             failures(&world, 1, |_| asking(tenant, &format!("r{n}"), "gpt-5")).await;
         }
     }
     let breakers = all(&world).await;
-    let open: Vec<&BreakerView> = breakers.iter().filter(|breaker| breaker.state == Stands::Open).collect();
+    let open: Vec<&BreakerView> = breakers.iter().filter(|breaker| breaker.state == BreakerStateName::Open).collect();
     assert_eq!(open.len(), 1, "{breakers:?}");
     assert_eq!(open[0].name.as_str(), "breaker:everywhere/production/openai/gpt-5");
     assert_eq!((open[0].scope, open[0].tenant.clone()), (BreakerScope::Everywhere, None));
@@ -231,15 +231,15 @@ pub async fn down_for_everybody_is_one_breaker(world: World) {
     enqueue(&world, asking("initech", "other", "gpt-4o")).await;
     let given: Vec<String> = world.lease(100).await.into_iter().map(|leased| leased.run_id.to_string()).collect();
     assert_eq!(given, ["other"]);
-    // One tenant's word alone is not enough for others.
+    // The failures of one tenant do not open a shared breaker.
     failures(&world, 2 * ENOUGH, |n| asking("umbrella", &format!("r{n}"), "o3")).await;
     let own = stands(&world, "umbrella").await.into_iter().find(|(name, _)| name.contains("o3")).unwrap();
-    assert_eq!(own, ("breaker:model/production/umbrella/openai/o3".to_owned(), Stands::Open));
+    assert_eq!(own, ("breaker:model/production/umbrella/openai/o3".to_owned(), BreakerStateName::Open));
     enqueue(&world, asking("initech", "o3", "o3")).await;
     assert_eq!(world.lease(100).await.len(), 1);
 }
 
-pub async fn environments_have_their_own(world: World) {
+pub async fn environments_have_their_own_breakers(world: World) {
     let staging = |run: &str| NewRun { environment: Label::from("staging"), ..of("acme", run) };
     failures(&world, ENOUGH, |n| staging(&format!("r{n}"))).await;
     enqueue(&world, staging("held")).await;
@@ -261,7 +261,7 @@ pub async fn a_held_run_refuses_a_start_and_a_caller_passes(world: World) {
     assert!(world.store.start(start("due")).await.unwrap().answer.lease.is_some());
 }
 
-pub async fn what_is_let_go_comes_up_in_turn_and_apart(world: World) {
+pub async fn released_holds_alternate_tenants_and_spread_out(world: World) {
     for n in 0..ENOUGH / 2 {
         for tenant in ["acme", "globex"] {
             failures(&world, 1, |_| asking(tenant, &format!("r{n}"), "gpt-5")).await;
@@ -278,7 +278,7 @@ pub async fn what_is_let_go_comes_up_in_turn_and_apart(world: World) {
     let probe = world.lease(1_000).await;
     assert_eq!(probe.len(), 1);
     world.store.succeed(success(&under(&probe[0]), "\"ok\"")).await.unwrap();
-    assert!(all(&world).await.iter().all(|view| view.state == Stands::Closed));
+    assert!(all(&world).await.iter().all(|view| view.state == BreakerStateName::Closed));
     world.store.release_held(20).await.unwrap();
     let filter = RunFilter { held: Some(false), states: vec![StateName::Scheduled], ..RunFilter::default() };
     let page = PageCall { sort: Sort::NewestFirst, limit: 500, cursor: None, count: true };
@@ -296,7 +296,7 @@ pub async fn a_restart_keeps_breakers_windows_and_holds(world: World) {
     let old = begin(&world, of("globex", "old")).await;
     let world = world.restarted().await;
     failures(&world, 1, |_| of("acme", "last")).await;
-    assert_eq!(stands(&world, "acme").await, [(OWN.to_owned(), Stands::Open)]);
+    assert_eq!(stands(&world, "acme").await, [(OWN.to_owned(), BreakerStateName::Open)]);
     let (before, was_held) = (all(&world).await, held(&world).await);
     let world = world.restarted().await;
     assert_eq!((all(&world).await, held(&world).await), (before, was_held));
@@ -316,14 +316,14 @@ pub async fn a_restart_keeps_breakers_windows_and_holds(world: World) {
     assert_eq!(stands(&world, "acme").await, []);
 }
 
-pub async fn results_from_before_an_opening_say_nothing_after_a_restart_either(world: World) {
+pub async fn stale_results_do_not_count_after_a_restart(world: World) {
     let mut late = Vec::new();
     for n in 0..2 * ENOUGH {
         late.push(begin(&world, of("acme", &format!("late{n}"))).await);
     }
     broken(&world).await;
     by_hand(&world, BreakerAction::Close, None).await;
-    // Closed and without a failure it needs no row: what it has been through is known all the same.
+    // Closed and without a failure it needs no row; its history remains.
     let world = world.restarted().await;
     for under in late {
         let answer = world.store.fail(under, failed(TIMED_OUT)).await.unwrap();
@@ -332,7 +332,7 @@ pub async fn results_from_before_an_opening_say_nothing_after_a_restart_either(w
     assert!(stands(&world, "acme").await.is_empty());
 }
 
-pub async fn a_report_sent_again_is_told_how_the_breaker_stood_then(world: World) {
+pub async fn repeated_report_gets_the_breaker_state_of_then(world: World) {
     let before = world.store.report(report("before", TIMED_OUT)).await.unwrap().answer;
     broken(&world).await;
     let during = world.store.report(report("during", TIMED_OUT)).await.unwrap().answer;
@@ -342,17 +342,17 @@ pub async fn a_report_sent_again_is_told_how_the_breaker_stood_then(world: World
     assert_eq!(world.store.report(report("during", TIMED_OUT)).await.unwrap().answer, during);
 }
 
-pub async fn what_began_before_a_restart_counts_where_nothing_has_changed_since(world: World) {
+pub async fn attempt_begun_before_a_restart_counts_in_its_generation(world: World) {
     begin(&world, of("acme", "r0")).await;
     let under_way = begin(&world, of("globex", "r1")).await;
     let world = world.restarted().await;
-    // The first look is the engine's; then another breaker changes.
+    // The engine reads first; then another breaker changes.
     world.store.release_held(100).await.unwrap();
     by_hand(&world, BreakerAction::Open, None).await;
     world.store.fail(under_way, failed(TIMED_OUT)).await.unwrap();
     let shown = all(&world).await;
     let own = shown.iter().find(|view| view.name.as_str() == "breaker:tenant/production/globex").unwrap();
-    assert_eq!((own.state, own.attempts, own.failed), (Stands::Closed, Some(1), Some(1)));
+    assert_eq!((own.state, own.attempts, own.failed), (BreakerStateName::Closed, Some(1), Some(1)));
 }
 
 /// A run in a queue that no worker of the case asks for.
@@ -365,7 +365,7 @@ async fn lease_default(world: &World) -> Vec<LeasedRun> {
     world.store.lease(call).await.unwrap()
 }
 
-/// Acme's breaker is half open and has offered a run that nobody serves; another waits in a queue that somebody does.
+/// Acme's breaker is half open and has offered a run in an unserved queue; another waits in a served one.
 async fn offered_to_nobody(world: &World) {
     failures(world, ENOUGH, |n| unserved(&format!("broke{n:02}"))).await;
     enqueue(world, of("acme", "served")).await;
@@ -377,7 +377,7 @@ async fn offered_to_nobody(world: &World) {
     assert!(lease_default(world).await.is_empty());
 }
 
-pub async fn an_offer_that_nobody_takes_goes_to_another_run(world: World) {
+pub async fn untaken_probe_offer_goes_to_another_run(world: World) {
     offered_to_nobody(&world).await;
     world.wait(29_999);
     assert_eq!(world.store.release_held(500).await.unwrap().moved, 0);
@@ -406,7 +406,7 @@ pub async fn a_thousand_unserved_runs_do_not_block_their_breaker(world: World) {
     }
 }
 
-pub async fn an_offer_that_is_deferred_goes_to_another_run(world: World) {
+pub async fn deferred_probe_offer_goes_to_another_run(world: World) {
     offered_to_nobody(&world).await;
     let until = world.store.now().plus_ms(365 * 86_400_000);
     world.triage("broke19", Triage::Defer { until }).await.unwrap();
@@ -414,7 +414,7 @@ pub async fn an_offer_that_is_deferred_goes_to_another_run(world: World) {
     assert_eq!(lease_default(&world).await.len(), 1);
 }
 
-pub async fn a_probe_that_is_given_back_goes_to_another_run(world: World) {
+pub async fn released_probe_goes_to_another_run(world: World) {
     broken(&world).await;
     enqueue(&world, of("acme", "next")).await;
     assert!(world.lease(100).await.is_empty());
@@ -448,8 +448,12 @@ pub async fn a_tenants_many_names_share_a_breaker(world: World) {
     assert!(everywhere <= BREAKERS_PER_TENANT_MAX, "{everywhere}");
     // What fails under further names opens the one that they share, and that holds them.
     failures(&world, ENOUGH, |n| somewhere(1_000 + n, "more")).await;
-    let open: Vec<String> =
-        all(&world).await.into_iter().filter(|v| v.state == Stands::Open).map(|v| v.name.to_string()).collect();
+    let open: Vec<String> = all(&world)
+        .await
+        .into_iter()
+        .filter(|v| v.state == BreakerStateName::Open)
+        .map(|v| v.name.to_string())
+        .collect();
     assert!(open.contains(&OTHER.to_owned()), "{open:?}");
     enqueue(&world, somewhere(5_000, "held")).await;
     enqueue(&world, somewhere(0, "own")).await;
@@ -457,7 +461,7 @@ pub async fn a_tenants_many_names_share_a_breaker(world: World) {
     let given: Vec<String> = world.lease(10).await.into_iter().map(|leased| leased.run_id.to_string()).collect();
     assert!(!given.contains(&"held5000".to_owned()), "{given:?}");
     assert!(given.contains(&"own0".to_owned()) && given.contains(&"theirs5000".to_owned()), "{given:?}");
-    // Nobody else's share is touched.
+    // Other tenants' shares are unaffected.
     failures(&world, 1, |n| NewRun { tenant: "globex".parse().unwrap(), ..somewhere(n, "r") }).await;
     assert!(names_of(&world, "globex").await.contains(&"breaker:tenant/env0/globex".to_owned()));
 }
@@ -474,7 +478,7 @@ pub async fn quiet_breakers_are_forgotten(world: World) {
     assert!(names_of(&world, "acme").await.contains(&"breaker:tenant/env7000/acme".to_owned()));
 }
 
-pub async fn an_attempt_counts_once_when_its_success_is_late(world: World) {
+pub async fn late_success_counts_its_attempt_once(world: World) {
     let under = begin(&world, of("acme", "r1")).await;
     world.wait(crate::world::LEASE_MS);
     world.store.rescue_expired(100).await.unwrap();
@@ -488,7 +492,7 @@ pub async fn an_attempt_counts_once_when_its_success_is_late(world: World) {
     assert_eq!(figures(all(&world).await), [(Some(1), Some(1))]);
 }
 
-pub async fn a_retry_on_another_model_is_that_models_concern(world: World) {
+pub async fn retry_on_another_model_counts_for_that_model(world: World) {
     let policy = PolicyLayer { models: Some(vec!["gpt-4".into(), "gpt-5".into()]), ..PolicyLayer::default() };
     let settings = QueueSettings { policy, ..QueueSettings::default() };
     world.store.put_queue("default".parse().unwrap(), settings).await.unwrap();

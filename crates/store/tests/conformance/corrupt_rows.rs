@@ -1,4 +1,4 @@
-//! Rows that nobody can read: each service sets them aside, says so, and serves those behind them.
+//! Unreadable rows: each service sets them aside, counts them, and continues with the next.
 
 use redrive_core::policy::{PolicyLayer, ReplayApproval};
 use redrive_core::run::StateName;
@@ -57,7 +57,7 @@ pub async fn a_corrupt_row_does_not_stop_a_lease(world: World) {
     assert!(world.lease(10).await.is_empty());
 }
 
-pub async fn a_corrupt_payload_costs_a_lease_call_one_run(world: World) {
+pub async fn corrupt_payload_costs_a_lease_call_one_run(world: World) {
     for run in ["bad", "good"] {
         world.enqueue("acme", run).await;
         world.wait(1);
@@ -141,7 +141,7 @@ pub async fn a_corrupt_offer_goes_to_another_run(world: World) {
     assert_eq!(leased.iter().map(|run| run.run_id.as_str()).collect::<Vec<_>>(), ["broke19"]);
 }
 
-/// It is kept for a person, and counts as closed: what it held is let go, and reports, ends and claims go on.
+/// It is set aside and counts as closed: its held runs are released, and reports, endings and claims continue.
 pub async fn a_corrupt_breaker_counts_as_closed(world: World) {
     let (_, running) = world.start("running").await;
     broken(&world).await;
@@ -158,7 +158,7 @@ pub async fn a_corrupt_breaker_counts_as_closed(world: World) {
     assert_eq!(set_aside(&world).await.0, 1, "it is met once");
 }
 
-pub async fn an_operation_passes_over_corrupt_rows(world: World) {
+pub async fn operation_skips_corrupt_rows(world: World) {
     fail_all(&world, ["before", "between", "good"].map(String::from)).await;
     break_life(&world, "before");
     let preview = make(&world, NewOperation { dry_run: true, ..over(dead(), replay()) }).await;

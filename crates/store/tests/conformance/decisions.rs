@@ -1,4 +1,4 @@
-//! What a verdict does to a run beside its state: where it goes, what is remembered, what it may cost.
+//! What a verdict changes besides the state: target, memory, spend.
 
 use redrive_core::lifecycle::Outcome;
 use redrive_core::money::{Spend, Usd};
@@ -46,7 +46,7 @@ pub async fn a_fallback_queue_gets_the_run_and_its_counters(world: World) {
     assert_eq!(world.store.queue(&"simple".parse().unwrap()).await.unwrap().running, 0);
 }
 
-pub async fn a_refused_success_is_a_failure_and_the_same_again_gets_its_answer(world: World) {
+pub async fn refused_success_is_a_failure_with_a_stable_answer(world: World) {
     let (_, under) = world.start("r").await;
     let blank = success(&under, "\"\"");
     let refused = world.store.succeed(blank.clone()).await.unwrap();
@@ -62,12 +62,12 @@ pub async fn a_refused_success_is_a_failure_and_the_same_again_gets_its_answer(w
     let page =
         redrive_engine::PageCall { sort: redrive_core::wire::Sort::NewestFirst, limit: 9, cursor: None, count: true };
     assert_eq!(world.store.runs(&TenantScope::All, dead, page).await.unwrap().total, Some(1));
-    // Nobody has begun anew: a better answer of the same worker still counts, and the run has failed before.
+    // No newer attempt has begun: the worker's later success still counts, and the run recovers.
     let better = world.store.succeed(success(&under, "\"42\"")).await.unwrap();
     assert_eq!((better.state, better.late), (StateName::Recovered, true));
 }
 
-pub async fn what_a_tenants_retries_use_is_summed_by_the_day(world: World) {
+pub async fn retry_spend_of_a_tenant_is_summed_by_day(world: World) {
     let cap = Budgets { retry_tokens_per_tenant_day: Some(100), ..Budgets::default() };
     set(&world, "default", PolicyLayer { budget: Some(cap), max_attempts: Some(9), ..PolicyLayer::default() }).await;
     let failing = |run: &str, attempt, tokens| {

@@ -1,4 +1,4 @@
-//! What the engine finds by itself.
+//! Background services: rescue, absences, clocks, unclaimed runs.
 
 use redrive_core::reason::Reason;
 use redrive_core::run::StateName;
@@ -9,7 +9,7 @@ use redrive_engine::{Clock as _, Start, StartHow, TenantScope, UnderLease};
 
 use crate::world::{LEASE_MS, World, at, start, step};
 
-pub async fn a_run_left_alone_becomes_a_silent_failure(world: World) {
+pub async fn run_with_an_expired_lease_fails_as_silent(world: World) {
     world.start("r1").await;
     world.wait(LEASE_MS);
     assert_eq!(world.store.rescue_expired(100).await.unwrap().moved, 1);
@@ -19,7 +19,7 @@ pub async fn a_run_left_alone_becomes_a_silent_failure(world: World) {
     assert_eq!(world.store.rescue_expired(100).await.unwrap().moved, 0);
 }
 
-pub async fn those_who_are_alive_do_not_hide_the_one_who_is_not(world: World) {
+pub async fn live_workers_do_not_hide_a_silent_one(world: World) {
     for n in 0..5 {
         let how = StartHow::Start { start_id: None, lease_ms: Some(10 * LEASE_MS) };
         world.store.start(Start { how, ..start(&format!("alive-{n}")) }).await.unwrap();
@@ -34,7 +34,7 @@ pub async fn those_who_are_alive_do_not_hide_the_one_who_is_not(world: World) {
 pub async fn our_own_absence_extends_a_lease_once(world: World) {
     world.store.stamp("a").await.unwrap();
     world.start("r1").await;
-    // Nobody stamps while the lease runs out.
+    // No server stamps while the lease expires.
     world.wait(LEASE_MS + 10_000);
     world.store.stamp("a").await.unwrap();
     world.store.rescue_expired(100).await.unwrap();
@@ -45,13 +45,13 @@ pub async fn our_own_absence_extends_a_lease_once(world: World) {
     assert_eq!(world.state("r1").await, StateName::Scheduled, "once per lease");
 }
 
-pub async fn the_look_for_silence_notes_our_absence_itself(world: World) {
+pub async fn rescue_records_our_absence_itself(world: World) {
     world.store.stamp("a").await.unwrap();
     let (_, plain) = world.start("plain").await;
     let (_, with_effect) = world.start("effect").await;
     world.store.step(with_effect.clone(), step("charge", true, StepStatus::Started)).await.unwrap();
     world.wait(LEASE_MS + 6_000);
-    // After a freeze nobody knows which service comes first: here it is this one, and nobody has stamped.
+    // After a freeze any service may run first: here it is rescue, before any stamp.
     assert_eq!(world.store.rescue_expired(100).await.unwrap().looked_at, 2);
     for run in ["plain", "effect"] {
         assert_eq!(world.state(run).await, StateName::Running);
@@ -70,7 +70,7 @@ pub async fn a_lease_that_ends_just_after_our_return_is_extended(world: World) {
     world.start("r1").await;
     world.wait(LEASE_MS - 1_000);
     world.store.stamp("a").await.unwrap();
-    // Its worker could not beat for a minute, and has had a second to find us again.
+    // Its worker could not send heartbeats for a minute, and has had one second to reconnect.
     world.wait(1_000);
     world.store.stamp("a").await.unwrap();
     world.store.rescue_expired(100).await.unwrap();
@@ -88,7 +88,7 @@ pub async fn two_absences_in_a_row_are_both_remembered(world: World) {
     assert_eq!(world.state("r1").await, StateName::Running);
 }
 
-pub async fn an_absence_is_no_idle_time(world: World) {
+pub async fn absence_does_not_count_as_idle_time(world: World) {
     world.store.stamp("a").await.unwrap();
     let how = StartHow::Start { start_id: None, lease_ms: Some(10 * LEASE_MS) };
     world.store.start(Start { idle_ms: Some(5_000), how, ..start("idle") }).await.unwrap();
@@ -117,7 +117,7 @@ pub async fn an_idle_attempt_and_a_passed_deadline_are_timeouts(world: World) {
     assert_eq!(rule(world.show("late").await), Some((Reason::Timeout, "builtin.deadline".into())));
 }
 
-pub async fn a_run_that_nobody_begins_is_rejected(world: World) {
+pub async fn run_that_no_worker_begins_is_rejected(world: World) {
     world.enqueue("acme", "r1").await;
     world.wait(DAY_MS - 1);
     assert_eq!(world.store.reject_unclaimed(100).await.unwrap().moved, 0);
@@ -128,7 +128,7 @@ pub async fn a_run_that_nobody_begins_is_rejected(world: World) {
     assert_eq!(summary.reason, Some(Reason::Unclaimed));
 }
 
-pub async fn time_without_a_server_leaves_nothing_unclaimed(world: World) {
+pub async fn downtime_leaves_nothing_unclaimed(world: World) {
     world.enqueue("acme", "r1").await;
     world.wait(DAY_MS - 6_000);
     world.store.stamp("a").await.unwrap();
@@ -179,7 +179,7 @@ pub async fn a_clock_set_back_stops_neither_expiry_nor_retries(world: World) {
         let health = world.store.health(&TenantScope::All).await.unwrap();
         assert_eq!(health.status, "attention");
         assert_eq!(health.clock.unwrap().by_ms, -back_ms.cast_signed() + 12_000, "a tenth of the time waited");
-        // The clock is right again; so is ours once that is sure.
+        // The clock is correct again; the store follows once that is certain.
         world.clock.jump_ms(back_ms.cast_signed());
         assert!(world.store.now() < world.clock.now());
         world.wait(3_600_000);
@@ -188,8 +188,8 @@ pub async fn a_clock_set_back_stops_neither_expiry_nor_retries(world: World) {
     }
 }
 
-/// A server that once ran a day ahead goes on from there.
-pub async fn a_restart_with_an_earlier_clock_goes_on(world: World) {
+/// A server that once ran a day ahead continues from there.
+pub async fn restart_with_an_earlier_clock_continues(world: World) {
     world.clock.jump_ms(DAY_MS.cast_signed());
     let world = world.restarted().await;
     world.store.stamp("a").await.unwrap();
@@ -221,7 +221,7 @@ pub async fn a_clock_set_forward_ends_no_live_attempt(world: World) {
     }
 }
 
-/// We are there for so long, and say so; a worker beats all the while.
+/// The server stamps for this long, and a worker sends heartbeats.
 async fn attended(world: &World, ms: u64, beats: Option<&UnderLease>) {
     for _ in 0..ms / 2_000 {
         world.wait(2_000);
@@ -233,12 +233,12 @@ async fn attended(world: &World, ms: u64, beats: Option<&UnderLease>) {
     world.wait(ms % 2_000);
 }
 
-pub async fn a_heartbeat_gives_the_extension_back(world: World) {
+pub async fn heartbeat_allows_another_absence_extension(world: World) {
     world.store.stamp("a").await.unwrap();
     let (_, under) = world.start("r1").await;
     for _ in 0..4 {
         world.wait(LEASE_MS + 10_000);
-        // Whoever looks for silence comes before the first heartbeat.
+        // Rescue runs before the first heartbeat.
         world.store.rescue_expired(100).await.unwrap();
         assert_eq!(world.state("r1").await, StateName::Running);
         world.store.heartbeat(under.clone()).await.unwrap();
@@ -280,7 +280,7 @@ async fn enqueue_due_in(world: &World, run: &str, ms: u64) {
 }
 
 /// On SQLite: a clock that is set forward by mistake changes nothing that is due, and is right again at once.
-pub async fn a_clock_set_forward_and_back_hastens_nothing(world: World) {
+pub async fn clock_set_forward_and_back_expires_nothing(world: World) {
     world.store.stamp("a").await.unwrap();
     enqueue_due_in(&world, "hour", 3_600_000).await;
     world.clock.jump_ms(DAY_MS.cast_signed());

@@ -1,4 +1,4 @@
-//! L2 with its one exception: a lease that is over changes nothing, but the outcome of what it began is still recorded.
+//! L2 with its one exception: an ended lease changes nothing, but outcomes of its own effects are still recorded.
 
 use redrive_core::run::StateName;
 use redrive_core::wire::StepStatus::{Committed, Failed, Started, Unknown};
@@ -25,7 +25,7 @@ async fn charge(world: &World) -> StepStatus {
     world.show("r1").await.body.steps[0].status
 }
 
-pub async fn every_verb_under_an_old_epoch_changes_nothing_but_what_that_epoch_began(world: World) {
+pub async fn old_epoch_settles_only_what_it_began(world: World) {
     let (old, new) = superseded(&world).await;
     let before = world.show("r1").await.summary;
     lost(&world.store.heartbeat(old.clone()).await, false, "heartbeat");
@@ -49,7 +49,7 @@ pub async fn every_verb_under_an_old_epoch_changes_nothing_but_what_that_epoch_b
     assert!(world.replays(&new, step("charge", true, Started)).await, "the attempt under way is spared it");
 }
 
-pub async fn a_late_ending_still_tells_the_outcomes_of_what_it_began(world: World) {
+pub async fn late_ending_still_records_outcomes_of_its_effects(world: World) {
     let (old, _) = superseded(&world).await;
     let steps = vec![step("charge", true, Committed), step("mail", true, Committed)];
     let told = Success { steps: steps.clone(), ..success(&old, "1") };
@@ -65,7 +65,7 @@ pub async fn a_late_ending_still_tells_the_outcomes_of_what_it_began(world: Worl
     assert_eq!(world.entries("r2").await, [("r2:charge".to_owned(), Failed)]);
 }
 
-pub async fn a_lease_that_nobody_gave_settles_nothing(world: World) {
+pub async fn forged_lease_settles_nothing(world: World) {
     let (old, _) = superseded(&world).await;
     let forged = [
         LeaseToken { run: old.lease.run + 1, ..old.lease },
@@ -79,7 +79,7 @@ pub async fn a_lease_that_nobody_gave_settles_nothing(world: World) {
     assert_eq!(charge(&world).await, Unknown);
 }
 
-pub async fn a_live_lease_of_another_run_moves_neither_of_the_two(world: World) {
+pub async fn lease_of_another_run_changes_neither_run(world: World) {
     let ((_, one), (_, other)) = (world.start("r1").await, world.start("r2").await);
     for (run, lease) in [(&one, other.lease), (&other, one.lease)] {
         let under = UnderLease { at: run.at.clone(), lease };
@@ -94,7 +94,7 @@ pub async fn a_live_lease_of_another_run_moves_neither_of_the_two(world: World) 
     assert!(world.store.succeed(success(&one, "1")).await.is_ok(), "the one that holds it");
 }
 
-pub async fn a_late_outcome_is_in_the_history_and_the_run_stays(world: World) {
+pub async fn late_outcome_enters_the_history_without_moving_the_run(world: World) {
     let (_, under) = world.start("r1").await;
     world.store.step(under.clone(), step("charge", true, Started)).await.unwrap();
     world.wait(LEASE_MS + 1);
@@ -107,7 +107,7 @@ pub async fn a_late_outcome_is_in_the_history_and_the_run_stays(world: World) {
     assert_eq!((last.event.as_str(), note.as_deref()), ("late_outcome", Some("charge committed")));
 }
 
-pub async fn unnamed_effects_are_settled_late_in_the_order_of_their_beginning(world: World) {
+pub async fn late_unnamed_effects_settle_in_start_order(world: World) {
     let (_, under) = world.start("r1").await;
     for _ in 0..2 {
         world.store.step(under.clone(), unnamed("mail", Started)).await.unwrap();

@@ -1,4 +1,4 @@
-//! Replays with a fix: revisions, targets, steps done again, plans, and what a replay that fails again comes back with.
+//! Replays with a fix: revisions, targets, repeated steps, plans, and replays that fail again.
 
 use redrive_core::ledger::Will;
 use redrive_core::lifecycle::Refused;
@@ -35,7 +35,7 @@ async fn payload_at(world: &World, revision: u32) -> String {
 }
 
 /// R3.
-pub async fn a_fix_is_a_new_revision_and_the_original_bytes_never_change(world: World) {
+pub async fn fix_is_a_new_revision_of_an_immutable_original(world: World) {
     dead_with_original(&world).await;
     for revision in 1..=3_u32 {
         let fix = format!(r#"{{"fix":{revision}}}"#);
@@ -55,7 +55,7 @@ pub async fn a_fix_is_a_new_revision_and_the_original_bytes_never_change(world: 
     assert_eq!((second.actor.as_str(), second.revision), ("key:ops", 2));
     let beyond = world.store.revision(&at("acme", "r1"), Some(5)).await;
     assert!(matches!(beyond, Err(Error::NotFound("revision"))));
-    // Whoever starts it with the payload as first captured means this run.
+    // A start with the original payload means this run.
     world.act("r1", Triage::replay(false)).await.unwrap();
     let mut again = start("r1");
     again.run.payload = payload(PayloadKind::Json, ORIGINAL);
@@ -71,7 +71,7 @@ pub async fn a_fix_made_from_another_revision_is_refused(world: World) {
     assert_eq!(world.show("r1").await.summary.revision, 2);
 }
 
-pub async fn a_payload_makes_a_run_replayable_that_came_without_one(world: World) {
+pub async fn supplied_payload_makes_a_run_replayable(world: World) {
     let mut report = Report { run: new_run("r1"), failed: failed(BUG) };
     report.run.payload = payload(PayloadKind::Omitted, b"");
     world.store.report(report).await.unwrap();
@@ -83,7 +83,7 @@ pub async fn a_payload_makes_a_run_replayable_that_came_without_one(world: World
     assert!(world.show("r1").await.body.replayable);
 }
 
-pub async fn a_replay_changes_agent_queue_and_model_and_says_something(world: World) {
+pub async fn replay_can_change_agent_queue_model_and_instruction(world: World) {
     world.store.put_queue("simple".parse().unwrap(), QueueSettings::default()).await.unwrap();
     world.fail("r1", BUG).await;
     let replay = Replay {
@@ -109,7 +109,7 @@ pub async fn a_replay_changes_agent_queue_and_model_and_says_something(world: Wo
     assert_eq!((everywhere.running, everywhere.dead), (1, 0), "counted where it is, and nowhere else");
 }
 
-pub async fn from_a_step_on_plain_steps_are_offered_again_and_effects_never(world: World) {
+pub async fn replay_from_a_step_repeats_steps_but_no_effects(world: World) {
     let (_, under) = world.start_resumable("r1").await;
     for (key, effect) in [("load", false), ("charge", true), ("write", false)] {
         for status in [StepStatus::Started, StepStatus::Committed] {
@@ -125,14 +125,14 @@ pub async fn from_a_step_on_plain_steps_are_offered_again_and_effects_never(worl
     assert_eq!(plan.steps.iter().map(|step| step.will).collect::<Vec<_>>(), [Will::Skip, Will::Skip, Will::Run]);
     world.act("r1", with(from("load", true))).await.unwrap();
     let (_, under) = world.lease_one().await;
-    // R1: even by force the effect comes back done, while the plain steps around it are begun anew.
+    // R1: even by force the effect comes back done, while the plain steps around it start again.
     for (key, effect, done) in [("load", false, false), ("charge", true, true), ("write", false, false)] {
         let begun = world.store.step(under.clone(), step(key, effect, StepStatus::Started)).await.unwrap();
         assert_eq!(begun.replayed, done, "{key}");
     }
 }
 
-pub async fn a_replay_bound_to_another_plan_is_refused_with_the_plan_as_it_is(world: World) {
+pub async fn replay_of_an_outdated_plan_returns_the_current_one(world: World) {
     world.fail("r1", BUG).await;
     let plan = world.store.plan(&at("acme", "r1"), Replay::default()).await.unwrap();
     world.wait(3_600_000);
@@ -145,7 +145,7 @@ pub async fn a_replay_bound_to_another_plan_is_refused_with_the_plan_as_it_is(wo
     assert_eq!(world.act("r1", with(bound(&hash))).await.unwrap().revision, 2);
 }
 
-pub async fn a_plan_tells_of_versions_that_the_workers_no_longer_have(world: World) {
+pub async fn plan_warns_of_versions_workers_no_longer_run(world: World) {
     let leased_by = async |version: &str| {
         let mut call = crate::world::lease_call(1);
         call.versions = [("worker".to_owned(), Label::from(version))].into();
@@ -167,7 +167,7 @@ pub async fn a_plan_tells_of_versions_that_the_workers_no_longer_have(world: Wor
 }
 
 /// R7.
-pub async fn a_replay_that_fails_again_comes_back_whole_and_past_the_cap_it_is_parked(world: World) {
+pub async fn failed_replays_keep_history_and_park_past_the_cap(world: World) {
     let policy = PolicyLayer { max_replays: Some(2), max_attempts: Some(3), ..PolicyLayer::default() };
     let settings = QueueSettings { owner: Some(Label::from("ops")), policy, ..QueueSettings::default() };
     world.store.put_queue("mail".parse().unwrap(), settings).await.unwrap();
@@ -222,7 +222,7 @@ pub async fn a_plan_knows_only_workers_that_serve_its_tenant(world: World) {
     assert!(leased_by(TenantScope::All, "v3").await.is_empty());
     assert_eq!(now().await.as_deref(), Some("v3"), "a key that spans tenants serves them all");
     assert!(leased_by(of("acme"), "v4").await.is_empty());
-    assert_eq!(now().await.as_deref(), Some("v4"), "whoever asked last");
+    assert_eq!(now().await.as_deref(), Some("v4"), "of the latest call");
 }
 
 pub async fn a_plan_warns_of_its_own_tenants_order_key_only(world: World) {

@@ -1,6 +1,6 @@
-//! Breakers and people: what is opened by hand, what a replay passes, what is told of it. Limits, which are people's too.
+//! Breakers opened by hand, replays past them, their history; and tenant limits.
 
-use redrive_core::breaker::StateName as Stands;
+use redrive_core::breaker::BreakerStateName;
 use redrive_core::text::Text;
 use redrive_core::verdict::Action;
 use redrive_core::wire::{BreakerAction, LeasedRun, WarningCode};
@@ -9,12 +9,12 @@ use redrive_engine::{LeaseCall, Replay, TenantScope, Triage};
 use crate::breakers::{OWN, TIMED_OUT, broken, by_hand, enqueue, failures, of};
 use crate::world::{World, at, failed, lease_call, success, under};
 
-pub async fn a_freeze_holds_replays_and_ends_by_itself(world: World) {
+pub async fn freeze_holds_replays_and_expires(world: World) {
     let (_, dies) = world.start("dies").await;
     world.store.fail(dies, failed("KeyError: 'x'")).await.unwrap();
     let until = world.store.now().plus_ms(60_000);
     let view = by_hand(&world, BreakerAction::Open, Some(until)).await;
-    assert_eq!((view.state, view.by_hand, view.until), (Stands::Open, true, Some(until)));
+    assert_eq!((view.state, view.by_hand, view.until), (BreakerStateName::Open, true, Some(until)));
     assert_eq!((view.opened_by.as_deref(), view.reason), (Some("key:ops"), Some(Text::from("maintenance"))));
     let plan = world.store.plan(&at("acme", "dies"), Replay::default()).await.unwrap();
     assert_eq!(plan.held_by.unwrap().as_str(), OWN);
@@ -48,7 +48,7 @@ pub async fn a_replay_passes_an_open_breaker_and_the_plan_warns(world: World) {
     assert_eq!(answer.verdict.action, Action::Hold);
 }
 
-pub async fn failures_older_than_the_window_are_not_told(world: World) {
+pub async fn failures_outside_the_window_are_not_shown(world: World) {
     failures(&world, 3, |n| of("acme", &format!("r{n}"))).await;
     let told = async || world.store.breakers(&TenantScope::All).await.unwrap().breakers.pop().map(|it| it.failed);
     world.wait(4 * 60_000);
@@ -57,7 +57,7 @@ pub async fn failures_older_than_the_window_are_not_told(world: World) {
     assert_eq!(told().await, None);
 }
 
-pub async fn what_happened_to_a_breaker_is_kept_for_a_season(world: World) {
+pub async fn breaker_history_is_kept_for_a_season(world: World) {
     broken(&world).await;
     by_hand(&world, BreakerAction::Reset, None).await;
     let told = async |world: &World| world.store.tenant_breaker(&"acme".parse().unwrap()).await.unwrap().history.len();
@@ -95,7 +95,7 @@ pub async fn a_tenant_at_its_limit_is_passed_over(world: World) {
     assert_eq!((limits.running, limits.max_running, limits.leases_per_s), (3, Some(3), Some(2.0)));
 }
 
-pub async fn others_under_way_count_for_no_limit(world: World) {
+pub async fn other_tenants_running_attempts_do_not_count(world: World) {
     for n in 0..5 {
         world.start(&format!("r{n}")).await;
         world.enqueue("limited", &format!("r{n}")).await;

@@ -1,4 +1,4 @@
-//! Dealing: fair over tenants, in order within a key, bounded in size.
+//! Leasing: fair over tenants, in order within an order key, bounded in size.
 
 use redrive_core::run::StateName;
 use redrive_core::text::Label;
@@ -31,7 +31,7 @@ pub fn enqueued(run: NewRun) -> Start {
     }
 }
 
-pub async fn ten_of_a_small_tenant_come_within_twenty_of_ten_thousand(world: World) {
+pub async fn small_tenant_is_not_starved_by_ten_thousand_runs(world: World) {
     let many: Vec<_> = (0..10_000).map(|n| report(&format!("big-{n}"), "Request timed out")).collect();
     assert!(world.store.report_all(many).await.iter().all(Result::is_ok));
     for n in 0..10 {
@@ -47,7 +47,7 @@ pub async fn ten_of_a_small_tenant_come_within_twenty_of_ten_thousand(world: Wor
     assert_eq!(served.iter().filter(|run| run.tenant.as_str() == "small").count(), 10);
 }
 
-pub async fn turns_go_on_where_the_last_call_stopped(world: World) {
+pub async fn turns_continue_where_the_last_call_stopped(world: World) {
     for tenant in ["a", "b", "c"] {
         for n in 0..3 {
             world.enqueue(tenant, &format!("r-{n}")).await;
@@ -60,7 +60,7 @@ pub async fn turns_go_on_where_the_last_call_stopped(world: World) {
     assert_eq!(turns, ["a", "b", "c", "a", "b", "c"]);
 }
 
-pub async fn runs_of_one_order_key_go_out_one_at_a_time(world: World) {
+pub async fn runs_of_one_order_key_execute_one_by_one(world: World) {
     for run in ["o-1", "o-2", "o-3"] {
         let run = NewRun { order_key: Some("cart-7".parse().unwrap()), ..new_run(run) };
         world.store.start(enqueued(run)).await.unwrap();
@@ -74,7 +74,7 @@ pub async fn runs_of_one_order_key_go_out_one_at_a_time(world: World) {
     }
 }
 
-pub async fn a_queue_named_thrice_hands_each_run_out_once(world: World) {
+pub async fn queue_named_thrice_leases_each_run_once(world: World) {
     for run in ["a", "b", "c"] {
         world.enqueue("acme", run).await;
     }
@@ -95,7 +95,7 @@ pub async fn an_agent_gets_only_what_it_can_do(world: World) {
     assert_eq!(runs, ["a", "c"]);
 }
 
-pub async fn an_answer_holds_at_most_its_bytes_but_at_least_one_run(world: World) {
+pub async fn lease_answer_is_bounded_but_never_empty(world: World) {
     for run in ["a", "b", "c"] {
         let body = format!("\"{}\"", run.repeat(600));
         let run = NewRun { payload: payload(PayloadKind::Json, body.as_bytes()), ..new_run(run) };
@@ -106,7 +106,7 @@ pub async fn an_answer_holds_at_most_its_bytes_but_at_least_one_run(world: World
     assert_eq!(world.store.lease(call(1_300)).await.unwrap().len(), 2);
 }
 
-pub async fn a_fixed_payload_counts_with_the_length_it_has_now(world: World) {
+pub async fn fixed_payload_counts_with_its_current_length(world: World) {
     let fix = format!("\"{}\"", "x".repeat(600));
     for run in ["a", "b"] {
         world.store.report(report(run, BUG)).await.unwrap();
@@ -159,7 +159,7 @@ pub async fn the_same_request_gets_the_same_leases_while_they_live(world: World)
     assert_ne!(fresh[0].run_id, other[0].run_id);
 }
 
-pub async fn a_request_is_known_within_its_scope_only(world: World) {
+pub async fn request_id_is_known_within_its_scope_only(world: World) {
     for tenant in ["acme", "globex"] {
         world.enqueue(tenant, "r").await;
     }
@@ -305,7 +305,7 @@ pub async fn a_busy_order_key_hides_nothing_behind_five_thousand(world: World) {
 }
 
 /// New work at the end does not keep a call from what has become free at the front.
-pub async fn what_becomes_free_in_front_is_found_while_more_keeps_coming(world: World) {
+pub async fn runs_freed_at_the_front_are_found_under_load(world: World) {
     report_wall(&world, |run| NewRun { order_key: Some("cart-7".parse().unwrap()), ..run }).await;
     let first = world.lease(1).await;
     for n in 0..30 {
@@ -330,7 +330,7 @@ pub async fn what_becomes_free_in_front_is_found_while_more_keeps_coming(world: 
 }
 
 /// Calls that share a batch share nothing of what they ask for.
-pub async fn calls_for_two_agents_at_once_get_their_own(world: World) {
+pub async fn concurrent_calls_of_two_agents_get_their_own_runs(world: World) {
     for n in 0..60 {
         let agent = Some(Label::from(if n % 2 == 0 { "even" } else { "odd" }));
         world.store.start(enqueued(NewRun { agent, ..new_run(&format!("r-{n}")) })).await.unwrap();

@@ -36,7 +36,7 @@ fn entry(key: &str, status: StepStatus) -> (String, StepStatus) {
     (key.to_owned(), status)
 }
 
-pub async fn the_second_unnamed_effect_of_an_attempt_is_a_new_entry(world: World) {
+pub async fn second_unnamed_effect_is_a_new_entry(world: World) {
     let (_, under) = world.start("r1").await;
     for status in [Started, Committed, Started, Committed, Started] {
         assert!(!world.replays(&under, unnamed("send mail", status)).await);
@@ -46,7 +46,7 @@ pub async fn the_second_unnamed_effect_of_an_attempt_is_a_new_entry(world: World
     assert_eq!(world.entries("r1").await, expected);
 }
 
-pub async fn the_first_unnamed_effect_of_a_replay_is_the_recorded_first(world: World) {
+pub async fn unnamed_effects_of_a_replay_match_in_order(world: World) {
     let (_, under) = world.start("r1").await;
     for status in [Started, Committed, Started, Committed] {
         world.replays(&under, unnamed("mail", status)).await;
@@ -60,7 +60,7 @@ pub async fn the_first_unnamed_effect_of_a_replay_is_the_recorded_first(world: W
     assert_eq!(given_back, [true, true, false], "two are done, the third is new");
 }
 
-pub async fn unnamed_steps_beyond_ascii_have_entries_of_their_own(world: World) {
+pub async fn unnamed_non_ascii_steps_have_their_own_entries(world: World) {
     let (_, under) = world.start("r1").await;
     for name in ["送金", "a b"] {
         for status in [Started, Committed] {
@@ -75,7 +75,7 @@ pub async fn unnamed_steps_beyond_ascii_have_entries_of_their_own(world: World) 
     assert_eq!(world.entries("r1").await.len(), 5);
 }
 
-pub async fn an_unnamed_call_sent_again_is_the_same_entry(world: World) {
+pub async fn repeated_unnamed_call_is_the_same_entry(world: World) {
     let (_, under) = world.start("r1").await;
     let call = |call: &str, status| NewStep { call_id: Some(call.parse().unwrap()), ..unnamed("mail", status) };
     for (id, status) in [("c1", Started), ("c2", Started), ("c1", Started), ("c2", Committed), ("c2", Committed)] {
@@ -84,7 +84,7 @@ pub async fn an_unnamed_call_sent_again_is_the_same_entry(world: World) {
     assert_eq!(world.entries("r1").await, [entry("step:mail", Started), entry("step:mail:2", Committed)]);
 }
 
-pub async fn an_unnamed_outcome_sent_again_is_the_same_one(world: World) {
+pub async fn repeated_unnamed_outcome_is_the_same_entry(world: World) {
     let (_, under) = world.start("r1").await;
     for status in [Started, Committed, Committed] {
         world.replays(&under, unnamed("mail", status)).await;
@@ -97,7 +97,7 @@ pub async fn an_unnamed_outcome_sent_again_is_the_same_one(world: World) {
     assert_eq!(world.entries("r1").await[1..], [entry("step:row", Committed), entry("step:row:2", Committed)]);
 }
 
-pub async fn unnamed_steps_of_an_ending_are_known_by_their_place(world: World) {
+pub async fn unnamed_steps_of_an_ending_match_by_position(world: World) {
     let with = |steps| Report { run: new_run("r1"), failed: FailedAttempt { steps, ..failed(TIMEOUT) } };
     let two = || vec![unnamed("mail", Committed), unnamed("mail", Committed)];
     world.store.report(with(two())).await.unwrap();
@@ -108,7 +108,7 @@ pub async fn unnamed_steps_of_an_ending_are_known_by_their_place(world: World) {
 }
 
 /// A key that is made of a name is that step's own, in its run alone.
-pub async fn a_given_key_of_a_name_shifts_no_other(world: World) {
+pub async fn explicit_step_key_shifts_no_unnamed_step(world: World) {
     let given = |key: &str, status| NewStep { key: Some(key.parse().unwrap()), ..unnamed("mail", status) };
     let (_, under) = world.start("r1").await;
     world.replays(&under, given("step:mail:7", Committed)).await;
@@ -125,7 +125,7 @@ pub async fn a_given_key_of_a_name_shifts_no_other(world: World) {
     assert_eq!(world.entries("r3").await, [mail(":2"), mail(""), mail(":3")]);
 }
 
-pub async fn a_failed_effect_gives_its_key_up_to_whoever_comes_next(world: World) {
+pub async fn failed_effect_frees_its_key(world: World) {
     let (_, one) = world.start("r1").await;
     let (_, two) = world.start("r2").await;
     for status in [Started, Failed] {
@@ -138,7 +138,7 @@ pub async fn a_failed_effect_gives_its_key_up_to_whoever_comes_next(world: World
     assert_eq!(world.entries("r1").await, [entry("charge", Failed)]);
 }
 
-pub async fn an_effect_in_doubt_elsewhere_may_not_begin(world: World) {
+pub async fn effect_unknown_in_another_run_may_not_begin(world: World) {
     let (_, one) = world.start("r1").await;
     let (_, two) = world.start("r2").await;
     world.replays(&one, step("charge", true, Started)).await;
@@ -150,7 +150,7 @@ pub async fn an_effect_in_doubt_elsewhere_may_not_begin(world: World) {
     assert_eq!(world.entries("r2").await, []);
 }
 
-pub async fn what_an_ending_says_of_another_runs_key_counts_for_its_own_guard(world: World) {
+pub async fn reporting_another_runs_effect_guards_the_reporter(world: World) {
     let (_, one) = world.start("r1").await;
     world.replays(&one, step("charge", true, Started)).await;
     for (run, status) in [("r2", Committed), ("r3", Started)] {
@@ -165,7 +165,7 @@ pub async fn what_an_ending_says_of_another_runs_key_counts_for_its_own_guard(wo
     assert_eq!(world.entries("r3").await, [entry("charge", Unknown)]);
 }
 
-pub async fn a_plain_step_that_turns_out_an_effect_is_guarded(world: World) {
+pub async fn plain_step_reported_as_effect_is_guarded(world: World) {
     let (_, under) = world.start("r1").await;
     world.replays(&under, step("charge", false, Started)).await;
     world.replays(&under, step("charge", true, Committed)).await;
@@ -173,7 +173,7 @@ pub async fn a_plain_step_that_turns_out_an_effect_is_guarded(world: World) {
     assert_eq!(answer.verdict.dead_because, Some(DeadBecause::Unsafe));
 }
 
-pub async fn a_step_that_does_not_say_is_what_it_was_and_a_new_one_is_an_effect(world: World) {
+pub async fn unspecified_step_keeps_its_kind_or_is_an_effect(world: World) {
     let silent = |key: &str, status| NewStep { effect: None, ..step(key, true, status) };
     let (_, plain) = world.start("plain").await;
     world.replays(&plain, step("load", false, Started)).await;
@@ -185,7 +185,7 @@ pub async fn a_step_that_does_not_say_is_what_it_was_and_a_new_one_is_an_effect(
     }
 }
 
-pub async fn effects_told_with_an_ending_are_guarded_on_every_path(world: World) {
+pub async fn effects_reported_with_an_ending_are_guarded_everywhere(world: World) {
     let told = |status| FailedAttempt { steps: vec![unnamed("mail", status)], ..failed(TIMEOUT) };
     for (run, status) in [("done", Committed), ("open", Started)] {
         let (_, under) = world.start(run).await;
@@ -202,14 +202,14 @@ pub async fn effects_told_with_an_ending_are_guarded_on_every_path(world: World)
     assert_eq!(world.because("quiet").await, Some(DeadBecause::Unsafe));
 }
 
-pub async fn a_released_run_with_an_effect_done_is_unsafe(world: World) {
+pub async fn released_run_with_a_done_effect_is_unsafe(world: World) {
     let (_, under) = world.start("r1").await;
     world.replays(&under, step("charge", true, Committed)).await;
     assert_eq!(world.store.release(under).await.unwrap().state, StateName::Dead);
     assert_eq!(world.because("r1").await, Some(DeadBecause::Unsafe));
 }
 
-pub async fn a_replay_under_other_versions_says_so(world: World) {
+pub async fn replay_under_other_versions_reports_the_change(world: World) {
     let prompt = |version: &str| Versions::from([("prompt".to_owned(), Label::from(version))]);
     let begun = world.store.start(Start { versions: prompt("7"), ..start("r1") }).await.unwrap().answer;
     let lease = UnderLease { at: crate::world::at("acme", "r1"), lease: begun.lease.unwrap().parse().unwrap() };
@@ -226,7 +226,7 @@ pub async fn a_replay_under_other_versions_says_so(world: World) {
     world.store.succeed(success(&under(&leased), "1")).await.unwrap();
 }
 
-pub async fn an_own_finished_effect_comes_back_before_another_runs(world: World) {
+pub async fn own_finished_effect_wins_over_another_runs(world: World) {
     let (_, holder) = world.start("r2").await;
     world.replays(&holder, step("charge", true, Started)).await;
     let (_, own) = world.start("r1").await;
@@ -247,7 +247,7 @@ async fn full_of_steps(world: &World, run: &str) -> UnderLease {
     world.start(run).await.1
 }
 
-pub async fn a_full_run_refuses_intents_and_drops_steps(world: World) {
+pub async fn full_ledger_refuses_intents_and_drops_steps(world: World) {
     let under = full_of_steps(&world, "r1").await;
     for new in [step("charge", true, Started), step("look", false, Committed), unnamed("mail", Started)] {
         let refused = world.store.step(under.clone(), new).await;
@@ -258,7 +258,7 @@ pub async fn a_full_run_refuses_intents_and_drops_steps(world: World) {
     assert_eq!(world.store.fail(under, failed(TIMEOUT)).await.unwrap().state, StateName::Scheduled);
 }
 
-pub async fn an_effect_that_finds_no_room_is_in_doubt(world: World) {
+pub async fn effect_beyond_the_step_limit_is_unknown(world: World) {
     let under = full_of_steps(&world, "r1").await;
     let done = world.store.step(under.clone(), step("charge", true, Committed)).await;
     assert!(matches!(done, Err(Error::TooManySteps { .. })), "{done:?}");
@@ -266,7 +266,7 @@ pub async fn an_effect_that_finds_no_room_is_in_doubt(world: World) {
     assert_eq!((answer.state, answer.verdict.dead_because), (StateName::Dead, Some(DeadBecause::Unsafe)));
 }
 
-pub async fn an_ending_beyond_the_step_limit_is_kept(world: World) {
+pub async fn ending_beyond_the_step_limit_is_recorded(world: World) {
     let under = full_of_steps(&world, "r1").await;
     let steps = vec![step("look", false, Committed), step("mail", true, Failed), step("charge", true, Committed)];
     let answer = world.store.fail(under, FailedAttempt { steps, ..failed(TIMEOUT) }).await.unwrap();

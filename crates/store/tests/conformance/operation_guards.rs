@@ -1,5 +1,4 @@
-//! Operations beside everybody else: what changed since the set was frozen, what people decided meanwhile, other rounds,
-//! other operations, restarts.
+//! Operations under concurrency: changes and decisions since the freeze, other rounds and operations, restarts.
 
 use redrive_core::operation::Steer;
 use redrive_core::run::StateName;
@@ -26,8 +25,8 @@ async fn whys(world: &World, operation: &OperationView) -> Vec<(String, ItemOutc
     items(world, operation).await
 }
 
-/// Whoever's replay was accepted keeps it: the set was found before, and is tested again when it is frozen.
-pub async fn a_run_replayed_during_the_freeze_is_left_alone(world: World) {
+/// An accepted replay stays: the set was found earlier, and each run is checked again when it is frozen.
+pub async fn run_replayed_during_the_freeze_is_skipped(world: World) {
     for round in 0..4 {
         let runs: Vec<String> = (0..400).map(|n| format!("{round}-{n:03}")).collect();
         fail_all(&world, runs.clone()).await;
@@ -50,7 +49,7 @@ pub async fn a_run_replayed_during_the_freeze_is_left_alone(world: World) {
     }
 }
 
-/// The run stands where it stood, but its holder let go of it: the filter does not find it any more.
+/// The run keeps its state, but its hold has ended: the filter no longer matches it.
 pub async fn a_run_that_no_longer_matches_is_skipped(world: World) {
     let (_, lease) = world.start("held").await;
     by_hand(&world, BreakerAction::Open, None).await;
@@ -103,7 +102,7 @@ pub async fn a_decision_since_the_freeze_skips_the_item(world: World) {
     assert_eq!((after.skipped, after.skipped_because["decided_since"], after.moved), (6, 6, 1));
 }
 
-/// Not even who looks after a run is decided over anybody's head.
+/// Not even an assignment overrides a later decision.
 pub async fn an_assignment_since_the_freeze_is_kept(world: World) {
     fail_all(&world, ["a", "b"].map(String::from)).await;
     let operation = preview(&world, over(dead(), Bulk::Assign { to: Some(Label::from("ops")) })).await;
@@ -132,7 +131,7 @@ pub async fn rounds_at_the_same_time_move_each_item_once(world: World) {
     let runs: Vec<String> = (0..1_500).map(|n| format!("r{n:04}")).chain(missing).collect();
     let runs: Vec<&str> = runs.iter().map(String::as_str).collect();
     for _ in 0..3 {
-        // Whoever makes it freezes the set, and so does the engine, which has found it meanwhile.
+        // The creating call freezes the set, and so does the engine, which has found it meanwhile.
         let assign = named(&runs, Bulk::Assign { to: Some(Label::from("ops")) });
         let (operation, ()) = tokio::join!(make(&world, assign), async {
             for _ in 0..20 {
@@ -158,7 +157,7 @@ pub async fn rounds_at_the_same_time_move_each_item_once(world: World) {
 }
 
 /// Its filter has more values than a statement takes, or what it asks for can't be read back: it stops, the next goes on.
-pub async fn an_operation_that_can_not_be_worked_blocks_no_other(world: World) {
+pub async fn broken_operation_blocks_no_other(world: World) {
     fail_all(&world, ["a", "b"].map(String::from)).await;
     let environments = (0..40_000).map(|n| Label::from(format!("e{n}").as_str())).collect();
     let too_many = RunFilter { environments, ..dead() };
@@ -191,7 +190,7 @@ pub async fn an_operation_continues_at_once_after_a_restart(world: World) {
     assert_eq!((after.state, after.moved, after.skipped), (OperationState::Completed, 1_700, 0));
 }
 
-/// Killed, not closed: nobody could take the claim back.
+/// Killed, not closed: its claim was not released.
 pub async fn a_dead_replicas_claim_ends_within_two_seconds(world: World) {
     fail_all(&world, (0..1_100).map(|n| format!("r{n:04}"))).await;
     let operation = make(&world, over(dead(), Bulk::Resolve)).await;
@@ -202,7 +201,7 @@ pub async fn a_dead_replicas_claim_ends_within_two_seconds(world: World) {
     assert_eq!(look(&world, &operation).await.state, OperationState::Completed);
 }
 
-/// Its lease ran out, the canary was judged, and then its worker was heard after all.
+/// Its lease expired, the canary was judged, and then its worker reported late.
 pub async fn a_canary_items_outcome_is_its_first_attempts(world: World) {
     fail_all(&world, (0..3).map(|n| format!("r{n}"))).await;
     let operation = make(&world, with_canary(1, 0.0)).await;

@@ -1,4 +1,4 @@
-//! One action over a frozen set: the set, the guard, the canary, the pace, and what is left to count.
+//! Bulk operations: the frozen set, the guard, the canary, the pace, and the counts.
 
 use redrive_core::operation::Steer;
 use redrive_core::run::StateName;
@@ -81,7 +81,7 @@ pub async fn finish_due(world: &World, fails: impl Fn(&str) -> bool) {
     }
 }
 
-pub async fn each_run_goes_through_the_single_verbs_guard(world: World) {
+pub async fn each_item_passes_the_guard_of_the_single_verb(world: World) {
     fail_all(&world, ["a", "b"].map(String::from)).await;
     in_doubt(&world, "doubt").await;
     let operation = make(&world, over(dead(), replay())).await;
@@ -100,7 +100,7 @@ pub async fn each_run_goes_through_the_single_verbs_guard(world: World) {
     );
 }
 
-pub async fn every_action_in_every_state_does_what_the_single_verb_does(world: World) {
+pub async fn bulk_actions_equal_single_verbs_in_every_state(world: World) {
     world.fail("target", BUG).await;
     let until = world.store.now().plus_ms(60_000);
     let into: redrive_core::ids::RunId = "target".parse().unwrap();
@@ -132,21 +132,21 @@ pub async fn every_action_in_every_state_does_what_the_single_verb_does(world: W
                 }
                 Err(other) => panic!("{name}: {other}"),
             }
-            // Out of the way of whatever is leased next.
+            // Out of the way of the next lease.
             let _ = world.triage(&one, Triage::Resolve).await;
             let _ = world.triage(&many, Triage::Resolve).await;
         }
     }
 }
 
-pub async fn what_was_previewed_is_exactly_what_is_started(world: World) {
+pub async fn start_moves_exactly_the_previewed_set(world: World) {
     fail_all(&world, ["a", "b", "c", "d"].map(String::from)).await;
     in_doubt(&world, "doubt").await;
     let operation = make(&world, NewOperation { dry_run: true, ..over(dead(), replay()) }).await;
     assert_eq!((operation.state, operation.matched, operation.eligible), (OperationState::Preview, 5, 4));
     work(&world).await;
     assert_eq!(world.state("a").await, StateName::Dead, "a preview moves nothing");
-    // Meanwhile: a new one dies, one is closed, one fails anew, one is replayed by hand, a doubt is settled.
+    // Meanwhile: a new one dies, one is closed, one fails again, one is replayed by hand, a doubt is settled.
     world.fail("new", BUG).await;
     world.triage("b", Triage::Resolve).await.unwrap();
     world.fail("c", "a bug in another place: KeyError 'x'").await;
@@ -184,7 +184,7 @@ pub async fn outcomes_are_counted_and_end_the_operation(world: World) {
     assert_eq!((failed.1, failed.2.as_deref()), (ItemOutcome::Failed, Some("dead")));
 }
 
-pub async fn what_does_not_settle_in_time_does_not_hold_the_end_up(world: World) {
+pub async fn unsettled_items_do_not_delay_the_end(world: World) {
     fail_all(&world, ["a", "b"].map(String::from)).await;
     let operation = make(&world, NewOperation { settle_ms: 60_000, ..over(dead(), replay()) }).await;
     work(&world).await;
@@ -202,7 +202,7 @@ pub fn with_canary(size: u32, share: f64) -> NewOperation {
     NewOperation { canary, ..over(dead(), replay()) }
 }
 
-pub async fn a_canary_that_fails_stops_the_rest_and_names_what_joined(world: World) {
+pub async fn failed_canary_stops_the_rest_and_names_new_failures(world: World) {
     fail_all(&world, (0..20).map(|n| format!("r{n:02}"))).await;
     let operation = make(&world, with_canary(4, 0.25)).await;
     work(&world).await;
@@ -223,7 +223,7 @@ pub async fn a_canary_that_fails_stops_the_rest_and_names_what_joined(world: Wor
     assert!(matches!(resumed, Err(Error::OperationIs(OperationState::Stopped))));
 }
 
-pub async fn a_canary_that_passes_lets_the_rest_go(world: World) {
+pub async fn passed_canary_releases_the_rest(world: World) {
     fail_all(&world, (0..20).map(|n| format!("r{n:02}"))).await;
     let operation = make(&world, with_canary(4, 0.25)).await;
     work(&world).await;
@@ -237,7 +237,7 @@ pub async fn a_canary_that_passes_lets_the_rest_go(world: World) {
 }
 
 /// Found by the simulation: the engine committed over and over for a canary that nobody would judge before a resume.
-pub async fn a_canary_that_is_through_rests_while_the_operation_is_paused(world: World) {
+pub async fn finished_canary_waits_while_the_operation_is_paused(world: World) {
     fail_all(&world, (0..10).map(|n| format!("r{n}"))).await;
     let canary = Some(Canary { size: 2, max_failure_share: 0.0, wait_ms: 60_000 });
     let operation = make(&world, NewOperation { canary, ..over(dead(), replay()) }).await;
@@ -264,7 +264,7 @@ pub async fn a_canary_without_an_outcome_in_time_has_failed(world: World) {
     assert!(after.stopped_because.unwrap().contains("no outcome after 60000 ms"));
 }
 
-pub async fn pause_resume_and_cancel_hold_from_the_next_batch_on(world: World) {
+pub async fn pause_resume_and_cancel_apply_from_the_next_batch(world: World) {
     fail_all(&world, (0..2_500).map(|n| format!("r{n:04}"))).await;
     let operation = make(&world, over(dead(), Bulk::Resolve)).await;
     world.store.work_operations(REPLICA).await.unwrap();
@@ -286,7 +286,7 @@ pub async fn pause_resume_and_cancel_hold_from_the_next_batch_on(world: World) {
 }
 
 /// Whatever the round had already looked at.
-pub async fn after_the_answer_to_a_cancel_nothing_moves(world: World) {
+pub async fn nothing_moves_after_a_cancel_is_answered(world: World) {
     fail_all(&world, (0..3_000).map(|n| format!("r{n:04}"))).await;
     for _ in 0..6 {
         let operation = make(&world, over(dead(), Bulk::Assign { to: Some(Label::from("ops")) })).await;
@@ -312,7 +312,7 @@ pub async fn a_rate_is_kept(world: World) {
         world.wait(500);
     }
     assert_eq!(moved, [0, 5, 10, 15, 20, 25]);
-    // Nobody was there for an hour: what was not used then is not made up for.
+    // No server ran for an hour: the unused allowance is not made up for.
     world.wait(3_600_000);
     work(&world).await;
     assert_eq!(look(&world, &operation).await.moved, 35);
@@ -323,7 +323,7 @@ pub async fn a_rate_is_kept(world: World) {
     assert_eq!(look(&world, &operation).await.moved, 100, "every item has had its turn");
 }
 
-pub async fn a_patch_goes_over_every_payload_and_shows_what_it_does(world: World) {
+pub async fn bulk_patch_previews_and_changes_every_payload(world: World) {
     for (run, body) in [("a", r#"{"n":1,"model":"old"}"#), ("b", r#"{"model":"old"}"#), ("c", r#"{"n":2}"#)] {
         let run = redrive_engine::NewRun { payload: payload(PayloadKind::Json, body.as_bytes()), ..new_run(run) };
         world.store.report(Report { run, failed: failed(BUG) }).await.unwrap();
@@ -348,7 +348,7 @@ pub async fn a_patch_goes_over_every_payload_and_shows_what_it_does(world: World
     assert_eq!(world.show("c").await.summary.revision, 1);
 }
 
-pub async fn runs_named_one_by_one_are_met_once_and_the_missing_are_counted(world: World) {
+pub async fn listed_runs_move_once_and_missing_ones_are_counted(world: World) {
     fail_all(&world, ["a", "b"].map(String::from)).await;
     let operation = make(&world, named(&["b", "a", "b", "nobody"], Bulk::Discard)).await;
     work(&world).await;
@@ -370,14 +370,14 @@ pub async fn one_replica_at_a_time_works_an_operation(world: World) {
     assert_eq!((after.state, after.moved, after.skipped), (OperationState::Completed, 1_700, 0));
 }
 
-pub async fn beyond_ten_thousand_the_set_is_frozen_in_pieces_and_nothing_moves_before_it_is_whole(world: World) {
+pub async fn large_set_freezes_in_pieces_before_anything_moves(world: World) {
     fail_all(&world, (0..10_000).map(|n| format!("r{n:05}"))).await;
     let exactly = make(&world, NewOperation { dry_run: true, ..over(dead(), Bulk::Resolve) }).await;
     assert_eq!((exactly.preparing, exactly.matched), (false, 10_000));
     fail_all(&world, (10_000..11_500).map(|n| format!("r{n:05}"))).await;
     let operation = make(&world, over(dead(), Bulk::Resolve)).await;
     assert_eq!((operation.preparing, operation.matched), (true, 10_000));
-    // Whatever comes while the set is still being frozen is no part of it.
+    // Runs that arrive while the set is being frozen are not part of it.
     fail_all(&world, (0..5).map(|n| format!("late{n}"))).await;
     world.store.work_operations(REPLICA).await.unwrap();
     let rising = look(&world, &operation).await;
@@ -391,7 +391,7 @@ pub async fn beyond_ten_thousand_the_set_is_frozen_in_pieces_and_nothing_moves_b
     assert_eq!(world.state("late0").await, StateName::Dead);
 }
 
-pub async fn pages_of_items_meet_each_once(world: World) {
+pub async fn item_pages_show_each_item_once(world: World) {
     fail_all(&world, (0..25).map(|n| format!("r{n:02}"))).await;
     let operation = make(&world, over(dead(), Bulk::Resolve)).await;
     work(&world).await;

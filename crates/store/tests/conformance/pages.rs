@@ -1,4 +1,4 @@
-//! A run's lists, page by page, and what one read or one answer can come to.
+//! Pages of a run's lists, and bounds on the size of one read or answer.
 
 use redrive_core::wire::{EffectOutcome, HistoryEntry, RunBody, StepStatus};
 use redrive_engine::{DetailCall, EffectRef, Error, LeaseCall, NewStep, Reconcile, Triage, encode};
@@ -116,7 +116,7 @@ pub async fn outputs_of_steps_count_in_a_lease_answer(world: World) {
     assert_eq!(world.lease(10).await.len(), 1, "the other is in the next answer");
 }
 
-pub async fn outputs_of_one_run_are_kept_up_to_a_limit(world: World) {
+pub async fn outputs_of_one_run_are_stored_up_to_a_limit(world: World) {
     let (_, under) = world.start("r1").await;
     let large = encode(format!("\"{}\"", "x".repeat(1_000_000)).as_bytes());
     for n in 1..=12 {

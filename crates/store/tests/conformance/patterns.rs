@@ -1,4 +1,4 @@
-//! Patterns as people act on them: resolved and come back, merged and taken apart, muted, handed on.
+//! Triage of patterns: resolve and regression, merge and unmerge, mute, assign.
 
 use redrive_core::text::{Label, Text};
 use redrive_core::time::{HOUR_MS, Timestamp};
@@ -75,7 +75,7 @@ pub async fn a_resolved_pattern_seen_again_is_a_regression(world: World) {
     );
 }
 
-pub async fn an_attempt_from_before_the_resolve_is_no_regression(world: World) {
+pub async fn attempt_begun_before_the_resolve_is_no_regression(world: World) {
     let id = world.fail("r1", BUG).await.pattern.id;
     let (_, before) = world.start("r2").await;
     world.wait(10);
@@ -88,7 +88,7 @@ pub async fn an_attempt_from_before_the_resolve_is_no_regression(world: World) {
     assert!(came_back(&world, &id).await);
 }
 
-pub async fn a_report_of_an_attempt_that_began_before_the_resolve_is_no_regression(world: World) {
+pub async fn late_report_of_an_earlier_attempt_is_no_regression(world: World) {
     let id = world.fail("r1", BUG).await.pattern.id;
     resolve(&world, &id, &[]).await;
     world.wait(1_000);
@@ -102,7 +102,7 @@ pub async fn a_report_of_an_attempt_that_began_before_the_resolve_is_no_regressi
     assert!(came_back(&world, &id).await);
 }
 
-pub async fn a_fix_in_a_version_regresses_on_it_or_a_newer_one_and_on_no_older(world: World) {
+pub async fn versioned_fix_regresses_only_on_that_version_or_newer(world: World) {
     let fails = async |run: &str, carried: &[(&str, &str)]| {
         world.store.report(with_versions(run, BUG, carried)).await.unwrap().answer.pattern.id
     };
@@ -134,7 +134,7 @@ pub async fn a_fix_in_a_version_regresses_on_it_or_a_newer_one_and_on_no_older(w
     assert!(world.store.report(theirs).await.unwrap().answer.pattern.new);
 }
 
-pub async fn a_worker_says_its_versions_when_it_begins(world: World) {
+pub async fn worker_versions_are_recorded_at_the_start(world: World) {
     let id = world.fail("r1", BUG).await.pattern.id;
     resolve(&world, &id, &[("worker", "v2")]).await;
     let begin = Start { versions: versions(&[("worker", "v1")]), ..start("old") };
@@ -157,7 +157,7 @@ pub async fn a_worker_says_its_versions_when_it_begins(world: World) {
     assert!(came_back(&world, &id).await);
 }
 
-pub async fn sixty_four_first_sights_at_once_make_one_pattern(world: World) {
+pub async fn sixty_four_concurrent_sightings_make_one_pattern(world: World) {
     let mut clients = tokio::task::JoinSet::new();
     for n in 0..64 {
         let store = world.store.clone();
@@ -179,7 +179,7 @@ async fn runs_of(world: &World, pattern: &str) -> usize {
     listed.runs.len()
 }
 
-pub async fn a_merge_adds_the_figures_and_taking_it_back_restores_them(world: World) {
+pub async fn merging_adds_figures_and_unmerging_restores_them(world: World) {
     let head = world.fail("h1", BUG).await.pattern.id;
     world.wait(10);
     let part = world.fail("p1", OTHER).await.pattern.id;
@@ -212,7 +212,7 @@ pub async fn a_merge_adds_the_figures_and_taking_it_back_restores_them(world: Wo
     assert_eq!(world.fail("p4", OTHER).await.pattern.id, part);
 }
 
-pub async fn a_merged_pattern_is_acted_on_where_it_went(world: World) {
+pub async fn actions_on_a_merged_pattern_reach_its_target(world: World) {
     let fails = async |run: &str, message: &str| world.fail(run, message).await.pattern.id;
     let (a, b, c) = (fails("r1", BUG).await, fails("r2", OTHER).await, fails("r3", TIMEOUT).await);
     act(&world, &a, PatternVerb::Merge { into: b.clone() }).await;
@@ -237,7 +237,7 @@ pub async fn a_merged_pattern_is_acted_on_where_it_went(world: World) {
     assert!(matches!(nothing, Err(Error::MergeRefused(_))));
 }
 
-pub async fn acts_are_recorded_with_actor_and_reason(world: World) {
+pub async fn pattern_actions_are_recorded_with_actor_and_reason(world: World) {
     let id = world.fail("r1", BUG).await.pattern.id;
     assert_eq!(act(&world, &id, PatternVerb::Acknowledge).await.state, PatternState::Acknowledged);
     let owned = act(&world, &id, PatternVerb::Assign { to: Some(Label::from("ops")) }).await;
@@ -262,7 +262,7 @@ pub async fn acts_are_recorded_with_actor_and_reason(world: World) {
     assert!(shown.body.events[1..].iter().all(|e| e.actor == "key:ops" && e.note == because));
 }
 
-pub async fn a_mute_ends_by_itself(world: World) {
+pub async fn mute_expires(world: World) {
     let id = world.fail("r1", BUG).await.pattern.id;
     act(&world, &id, PatternVerb::Acknowledge).await;
     let until = world.store.now().plus_ms(HOUR_MS);
@@ -285,7 +285,7 @@ pub async fn a_mute_ends_by_itself(world: World) {
     assert_eq!((over.state, over.muted_until), (PatternState::Acknowledged, None));
 }
 
-pub async fn over_all_tenants_an_act_on_a_fingerprint_is_each_tenants(world: World) {
+pub async fn action_on_a_fingerprint_applies_to_every_tenant(world: World) {
     for tenant in ["acme", "globex"] {
         world.store.report(of(tenant, "r1", BUG)).await.unwrap();
     }
@@ -321,7 +321,7 @@ pub async fn another_tenants_pattern_is_not_found(world: World) {
     assert!(matches!(across, Err(Error::NotFound(_))));
 }
 
-pub async fn failures_are_told_by_the_hour_for_seven_days(world: World) {
+pub async fn hourly_failures_are_shown_for_seven_days(world: World) {
     let id = world.fail("r1", BUG).await.pattern.id;
     world.fail("r2", BUG).await;
     world.wait(2 * HOUR_MS);
@@ -336,7 +336,7 @@ pub async fn failures_are_told_by_the_hour_for_seven_days(world: World) {
     assert_eq!(shown.pattern.count, 4);
 }
 
-pub async fn lists_are_narrowed_and_sorted(world: World) {
+pub async fn pattern_lists_filter_and_sort(world: World) {
     for (run, message) in [("r1", BUG), ("r2", BUG), ("r3", TIMEOUT), ("r4", OTHER)] {
         world.fail(run, message).await;
         world.wait(10);

@@ -1,5 +1,5 @@
-//! Approvals and replay caps over several queues: those of every queue a run has been in since it died hold, and those of
-//! the one it goes to. A plan's hash covers force; a merge taken back opens nothing that was closed.
+//! Approvals and replay caps over several queues: the rules of every queue that a run has been in since it died apply, and
+//! those of its target. A plan's hash covers force; an unmerge reopens nothing.
 
 use redrive_core::lifecycle::Refused;
 use redrive_core::policy::{PolicyLayer, ReplayApproval};
@@ -46,7 +46,7 @@ fn is_approval_needed(said: &Result<StateName>) -> bool {
     matches!(said, Err(Error::Refused(refused)) if refused.code() == "approval_needed")
 }
 
-pub async fn a_replay_into_another_queue_needs_the_approval_of_its_own(world: World) {
+pub async fn replay_into_another_queue_needs_its_own_queues_approval(world: World) {
     queues(&world).await;
     dies_in(&world, "strict", "r1").await;
     let elsewhere = Replay { queue: Some("scratch".parse().unwrap()), ..Replay::default() };
@@ -66,7 +66,7 @@ pub async fn a_reassigned_run_needs_the_approval_of_where_it_died(world: World) 
     let hash = world.act("r1", Triage::replay(false)).await.unwrap().review.unwrap().0;
     let yes = Triage::Approve { plan_hash: Label::from(hash.as_str()), own_too: true };
     assert_eq!(world.triage("r1", yes).await.unwrap(), StateName::Scheduled);
-    // It has been let through and begins: whatever it dies of next is another death, in another queue.
+    // It was approved and begins: its next failure is a new death, in another queue.
     let (_, lease) = world.lease_one().await;
     world.store.fail(lease, failed(BUG)).await.unwrap();
     assert_eq!(world.triage("r1", Triage::replay(false)).await.unwrap(), StateName::Scheduled);
@@ -86,9 +86,9 @@ pub async fn a_waiting_replay_is_not_reassigned_past_an_approval(world: World) {
     let refused = world.triage("r1", to("strict")).await;
     assert!(is_approval_needed(&refused), "{refused:?}");
     assert_eq!(world.triage("r1", to("other")).await.unwrap(), StateName::Scheduled);
-    // The way in is a replay, which asks.
+    // A replay into the queue needs approval.
     assert_eq!(world.triage("r1", replay_into("strict")).await.unwrap(), StateName::Review);
-    // What never died goes wherever somebody wants it.
+    // A run that never died can be reassigned freely.
     world.enqueue("acme", "fresh").await;
     assert_eq!(world.triage("fresh", to("strict")).await.unwrap(), StateName::Scheduled);
 }
@@ -218,7 +218,7 @@ pub async fn a_merge_taken_back_leaves_a_closed_run_closed(world: World) {
     dies_in(&world, "strict", "target").await;
     dies_in(&world, "strict", "r1").await;
     world.triage("r1", Triage::Resolve).await.unwrap();
-    // Somebody asks to open it again; before anybody has said yes it is merged.
+    // A request to reopen it is open when it is merged.
     assert_eq!(world.triage("r1", Triage::replay(true)).await.unwrap(), StateName::Review);
     world.triage("r1", Triage::Merge { into: "target".parse().unwrap() }).await.unwrap();
     assert_eq!(world.triage("r1", Triage::Unmerge).await.unwrap(), StateName::Resolved);
@@ -226,7 +226,7 @@ pub async fn a_merge_taken_back_leaves_a_closed_run_closed(world: World) {
     assert!(matches!(replayed, Err(Error::Refused(Refused::Closed(StateName::Resolved)))), "{replayed:?}");
 }
 
-/// Its worker was heard after all, while it was part of another run.
+/// Its worker reported late, while it was merged.
 pub async fn a_late_success_of_a_merged_run_closes_it(world: World) {
     world.fail("target", BUG).await;
     let (_, lease) = world.start("r1").await;
@@ -243,7 +243,7 @@ pub async fn a_late_success_of_a_merged_run_closes_it(world: World) {
 const TOOL: &str = "Error executing tool 'x' with kwargs {}";
 
 /// A person decides on it, or it counts for another: a verdict's target moves neither.
-pub async fn a_report_in_review_or_merged_keeps_the_place(world: World) {
+pub async fn report_keeps_a_run_in_review_or_merged(world: World) {
     let fallback = PolicyLayer { fallback_queue: Some("simple".parse().unwrap()), ..PolicyLayer::default() };
     set(&world, "default", fallback).await;
     world.fail("target", BUG).await;

@@ -1,4 +1,4 @@
-//! Figures that follow from what was written, and who may see them.
+//! Reads: counts, changes and health, and who may see them.
 
 use redrive_core::run::StateName;
 use redrive_core::verdict::DeadBecause;
@@ -67,7 +67,7 @@ pub async fn a_scope_sees_only_its_own(world: World) {
     assert!(matches!(world.store.runs(&acme, RunFilter::default(), foreign).await, Err(Error::BadCursor)));
 }
 
-pub async fn colliding_names_of_two_tenants_never_meet(world: World) {
+pub async fn colliding_names_of_two_tenants_stay_apart(world: World) {
     let ours = world.store.report(of("acme", "same", BUG)).await.unwrap();
     let theirs = world.store.report(of("globex", "same", TIMEOUT)).await.unwrap();
     assert!(ours.fresh && theirs.fresh);
@@ -92,7 +92,7 @@ pub async fn changes_name_each_moved_run_once(world: World) {
     assert!(world.store.changes(&TenantScope::All, Some(seen.next)).await.unwrap().changes.is_empty());
 }
 
-pub async fn a_cursor_into_the_changes_is_good_for_its_scope_only(world: World) {
+pub async fn change_cursor_is_valid_only_in_its_scope(world: World) {
     world.fail("r1", BUG).await;
     let [acme, globex] = ["acme", "globex"].map(|tenant| TenantScope::One(tenant.parse().unwrap()));
     let scopes = [acme, globex, TenantScope::All];
@@ -108,7 +108,7 @@ pub async fn a_cursor_into_the_changes_is_good_for_its_scope_only(world: World) 
     }
 }
 
-pub async fn history_says_which_names_workers_gave_themselves(world: World) {
+pub async fn history_prefixes_names_that_workers_claim(world: World) {
     for (run, name) in [("a", "operator:key-1"), ("b", "engine"), ("c", "reporter"), ("d", "w1")] {
         world.enqueue("acme", run).await;
         let call = LeaseCall { worker: Some(name.into()), ..lease_call(1) };
@@ -121,7 +121,7 @@ pub async fn history_says_which_names_workers_gave_themselves(world: World) {
     }
 }
 
-pub async fn health_names_a_queue_that_nobody_leases(world: World) {
+pub async fn health_names_queues_without_workers(world: World) {
     world.enqueue("acme", "r1").await;
     assert!(world.store.health(&TenantScope::All).await.unwrap().queues_without_workers.is_empty());
     world.wait(300_001);
@@ -132,7 +132,7 @@ pub async fn health_names_a_queue_that_nobody_leases(world: World) {
     assert!(world.store.health(&TenantScope::All).await.unwrap().queues_without_workers.is_empty());
 }
 
-pub async fn a_first_look_says_why_the_dead_are_dead(world: World) {
+pub async fn standing_counts_dead_runs_by_cause(world: World) {
     world.fail("dead", BUG).await;
     world.fail("retry", TIMEOUT).await;
     world.fail("closed", BUG).await;
@@ -150,7 +150,7 @@ pub async fn a_first_look_says_why_the_dead_are_dead(world: World) {
     assert_eq!((nobody.of(StateName::Dead), nobody.dead.len()), (0, 0));
 }
 
-pub async fn the_urgent_are_found_by_their_severity(world: World) {
+pub async fn runs_are_found_by_severity(world: World) {
     let report = async |tenant: &str, run: &str, severity: Severity| {
         let mut report = of(tenant, run, BUG);
         report.run.severity = severity;

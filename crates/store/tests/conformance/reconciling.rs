@@ -1,4 +1,4 @@
-//! Doubts and who settles them: a person, the step's own check, or the worker that left them.
+//! Reconciling unknown effects: by a person, the step's own check, or the worker that left them.
 
 use redrive_core::lifecycle::Refused;
 use redrive_core::run::StateName;
@@ -31,7 +31,7 @@ fn effect(key: &str, run: Option<&str>) -> EffectRef {
     EffectRef { tenant: "acme".parse().unwrap(), key: key.parse().unwrap(), run_id }
 }
 
-pub async fn what_a_person_says_of_a_run_and_what_its_worker_sends_keep_their_order(world: World) {
+pub async fn reconciliation_and_worker_reports_keep_their_order(world: World) {
     for n in 0..50 {
         let (run, key) = (format!("r{n}"), format!("charge-{n}"));
         let (_, under) = world.start(&run).await;
@@ -57,7 +57,7 @@ fn charge(status: StepStatus) -> NewStep {
     step("charge", true, status)
 }
 
-pub async fn a_person_settles_a_doubt_and_the_replay_skips_it(world: World) {
+pub async fn reconciled_effect_is_skipped_by_the_replay(world: World) {
     left_open(&world, "r1", charge(Started)).await;
     let settled = world.reconcile("charge", None, DONE).await.unwrap();
     assert_eq!((settled.status, settled.outcome, settled.run_id.as_str()), (Reconciled, Some(DONE), "r1"));
@@ -76,7 +76,7 @@ pub async fn a_person_settles_a_doubt_and_the_replay_skips_it(world: World) {
     assert_eq!((given_back.replayed, given_back.output.unwrap().get()), (true, r#"{"id": 7.0}"#));
 }
 
-pub async fn what_was_not_done_is_begun_anew(world: World) {
+pub async fn effect_reconciled_as_not_done_can_start_again(world: World) {
     left_open(&world, "r1", charge(Started)).await;
     assert!(matches!(world.triage("r1", Triage::replay(false)).await, Err(Error::Refused(Refused::EffectUnknown))));
     assert_eq!(world.reconcile("charge", None, NotDone).await.unwrap().outcome, Some(NotDone));
@@ -89,7 +89,7 @@ pub async fn what_was_not_done_is_begun_anew(world: World) {
     assert_eq!(world.look_up("charge", None).await.unwrap().outcome, None);
 }
 
-pub async fn only_a_doubt_can_be_settled_and_only_once(world: World) {
+pub async fn only_unknown_effects_are_reconciled_and_once(world: World) {
     let (_, under) = world.start("r1").await;
     world.store.step(under.clone(), charge(Started)).await.unwrap();
     let open = world.reconcile("charge", None, DONE).await;
@@ -108,7 +108,7 @@ pub async fn only_a_doubt_can_be_settled_and_only_once(world: World) {
     assert!(matches!(known, Err(Error::EffectSettled { status: Committed })), "{known:?}");
 }
 
-pub async fn an_unnamed_effect_is_reached_through_its_run(world: World) {
+pub async fn unnamed_effect_is_found_through_its_run(world: World) {
     for run in ["r1", "r2"] {
         left_open(&world, run, unnamed("mail", Started)).await;
     }
@@ -119,7 +119,7 @@ pub async fn an_unnamed_effect_is_reached_through_its_run(world: World) {
     assert_eq!(world.triage("r2", Triage::replay(false)).await.unwrap(), StateName::Scheduled);
 }
 
-pub async fn a_check_under_a_live_lease_settles_a_doubt(world: World) {
+pub async fn check_under_a_live_lease_settles_an_unknown_effect(world: World) {
     let how = encode(br#""GET /charges?key=charge""#);
     left_open(&world, "r1", NewStep { check: Some(how), ..charge(Started) }).await;
     let again = world.replay("r1").await;
@@ -140,7 +140,7 @@ pub async fn a_check_under_a_live_lease_settles_a_doubt(world: World) {
     assert!(history.iter().any(|entry| entry.event == "reconcile" && entry.actor == "worker"));
 }
 
-pub async fn the_worker_that_did_it_outweighs_a_person_who_thought_it_was_not_done(world: World) {
+pub async fn worker_outcome_overrides_a_mistaken_reconciliation(world: World) {
     let old = left_open(&world, "r1", charge(Started)).await;
     world.reconcile("charge", None, NotDone).await.unwrap();
     let late = world.store.step(old.clone(), charge(Committed)).await;
@@ -152,7 +152,7 @@ pub async fn the_worker_that_did_it_outweighs_a_person_who_thought_it_was_not_do
     let new = world.replay("r2").await;
     world.store.step(new, step("mail", true, Started)).await.unwrap();
     let late = world.store.step(old, step("mail", true, Committed)).await;
-    assert!(matches!(late, Err(Error::LeaseLost { recorded: false })), "another lease began it anew: {late:?}");
+    assert!(matches!(late, Err(Error::LeaseLost { recorded: false })), "another lease started it again: {late:?}");
 }
 
 pub async fn another_tenants_effect_is_not_found(world: World) {
@@ -168,7 +168,7 @@ pub async fn another_tenants_effect_is_not_found(world: World) {
     assert_eq!(world.look_up("charge", None).await.unwrap().status, Unknown);
 }
 
-pub async fn a_look_up_finds_who_holds_the_key_then_who_gave_it_up(world: World) {
+pub async fn lookup_prefers_the_keys_holder_over_previous_owners(world: World) {
     let (_, one) = world.start("r1").await;
     let (_, two) = world.start("r2").await;
     for status in [Started, Failed] {

@@ -1,4 +1,4 @@
-//! Failures reported in one call: which attempt it is, what is kept, what comes back.
+//! Failures reported in one call: attempt numbers, stored rows, answers.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub const TIMEOUT: &str = "Request timed out";
 /// What no retry can help.
 pub const BUG: &str = "KeyError: 'invoice'";
 
-pub async fn a_first_report_is_judged_kept_and_answered(world: World) {
+pub async fn first_report_is_judged_stored_and_answered(world: World) {
     let reported = world.store.report(report("r1", TIMEOUT)).await.unwrap();
     assert!(reported.fresh);
     let answer = reported.answer;
@@ -31,7 +31,7 @@ pub async fn a_first_report_is_judged_kept_and_answered(world: World) {
     assert_eq!(shown.body.attempts.len(), 1);
 }
 
-pub async fn the_same_report_again_gets_the_stored_answer(world: World) {
+pub async fn repeated_report_gets_the_stored_answer(world: World) {
     let first = world.store.report(numbered("r1", TIMEOUT, 1)).await.unwrap();
     world.wait(86_400_000);
     let again = world.store.report(numbered("r1", TIMEOUT, 1)).await.unwrap();
@@ -39,7 +39,7 @@ pub async fn the_same_report_again_gets_the_stored_answer(world: World) {
     assert_eq!(world.show("r1").await.body.attempts.len(), 1);
 }
 
-pub async fn another_body_under_the_same_attempt_is_a_conflict(world: World) {
+pub async fn different_report_of_the_same_attempt_is_a_conflict(world: World) {
     world.store.report(numbered("r1", TIMEOUT, 3)).await.unwrap();
     for (message, attempt) in [("other words", 3), (TIMEOUT, 2), ("other words", 1)] {
         let refused = world.store.report(numbered("r1", message, attempt)).await;
@@ -47,7 +47,7 @@ pub async fn another_body_under_the_same_attempt_is_a_conflict(world: World) {
     }
 }
 
-pub async fn without_a_number_the_same_words_are_a_resend_until_the_retry_is_due(world: World) {
+pub async fn unnumbered_repeat_is_a_resend_until_the_retry_is_due(world: World) {
     let first = world.fail("r1", TIMEOUT).await;
     world.wait(59_000);
     let again = world.store.report(report("r1", TIMEOUT)).await.unwrap();
@@ -71,7 +71,7 @@ fn is_too_many<T: std::fmt::Debug>(answered: &Result<T, Error>) -> bool {
     matches!(answered, Err(Error::Refused(refused)) if refused.code() == "too_many_attempts")
 }
 
-pub async fn past_the_last_attempt_a_failure_changes_nothing(world: World) {
+pub async fn failure_beyond_the_maximum_attempt_changes_nothing(world: World) {
     world.store.report(numbered("r1", TIMEOUT, LAST)).await.unwrap();
     world.fail("r2", BUG).await;
     let shown = |detail| serde_json::to_value(&detail).unwrap();
@@ -85,7 +85,7 @@ pub async fn past_the_last_attempt_a_failure_changes_nothing(world: World) {
     assert_eq!((again.fresh, again.answer.attempt), (false, LAST));
 }
 
-pub async fn the_last_attempt_is_never_followed_by_another(world: World) {
+pub async fn maximum_attempt_is_never_followed_by_another(world: World) {
     world.store.report(numbered("r1", TIMEOUT, LAST - 1)).await.unwrap();
     world.triage("r1", Triage::replay(false)).await.unwrap();
     let (leased, under) = world.lease_one().await;
@@ -112,7 +112,7 @@ pub async fn a_caller_cannot_succeed_past_the_last_attempt(world: World) {
 }
 
 /// Not even by force; without a fix it is replayed as ever.
-pub async fn past_the_last_revision_a_fix_is_refused(world: World) {
+pub async fn fix_beyond_the_maximum_revision_is_refused(world: World) {
     world.fail("r1", BUG).await;
     world.alter("UPDATE runs SET revision = 1000000");
     let fixed = |force| {
@@ -161,7 +161,7 @@ pub async fn a_payload_comes_back_byte_for_byte(world: World) {
     assert_eq!(world.show("bytes").await.body.payload_base64.as_deref(), Some("AP+A"));
 }
 
-pub async fn a_run_whose_payload_was_omitted_is_rejected_where_workers_retry(world: World) {
+pub async fn omitted_payload_is_rejected_where_workers_retry(world: World) {
     let omitted = |run: &str| {
         let mut report = report(run, TIMEOUT);
         report.run.payload = payload(PayloadKind::Omitted, b"");
@@ -176,7 +176,7 @@ pub async fn a_run_whose_payload_was_omitted_is_rejected_where_workers_retry(wor
     assert_eq!(world.store.report(by_caller).await.unwrap().answer.state, StateName::Scheduled);
 }
 
-pub async fn sixty_four_at_once_are_recorded_once(world: World) {
+pub async fn sixty_four_concurrent_reports_are_recorded_once(world: World) {
     let world = Arc::new(world);
     let clients: Vec<_> = (0..64)
         .map(|_| {
@@ -197,7 +197,7 @@ pub async fn sixty_four_at_once_are_recorded_once(world: World) {
     assert_eq!(world.show("r1").await.body.attempts.len(), 1);
 }
 
-pub async fn a_new_pattern_is_new_once_and_counted_for_its_tenant(world: World) {
+pub async fn new_pattern_is_new_once_and_counted_per_tenant(world: World) {
     let first = world.fail("r1", BUG).await;
     let second = world.fail("r2", BUG).await;
     assert_eq!((first.pattern.new, second.pattern.new), (true, false));
@@ -218,7 +218,7 @@ pub async fn a_new_pattern_is_new_once_and_counted_for_its_tenant(world: World) 
 }
 
 /// The answer was lost on the way; meanwhile the retry was leased and went well.
-pub async fn a_resend_after_the_retry_has_succeeded_opens_nothing(world: World) {
+pub async fn resend_after_a_successful_retry_reopens_nothing(world: World) {
     let first = world.fail("r1", TIMEOUT).await;
     world.wait(first.verdict.next_attempt_at.unwrap().since(world.store.now()));
     let (_, under) = world.lease_one().await;
@@ -228,8 +228,8 @@ pub async fn a_resend_after_the_retry_has_succeeded_opens_nothing(world: World) 
     assert_eq!(world.state("r1").await, StateName::Recovered);
 }
 
-/// What few runs have travels only where one has it.
-pub async fn what_a_run_says_of_itself_is_kept_in_whatever_company_it_comes(world: World) {
+/// PostgreSQL writes rarely used columns only if a row of the batch has a value.
+pub async fn optional_columns_survive_mixed_batches(world: World) {
     let label = |text: &str| Some(Label::from(text));
     let mut told = report("told", TIMEOUT);
     told.run.customer = label("c-9");
@@ -251,7 +251,7 @@ pub async fn what_a_run_says_of_itself_is_kept_in_whatever_company_it_comes(worl
     }
 }
 
-pub async fn a_resend_is_one_exactly_until_its_retry_is_due(world: World) {
+pub async fn resend_window_ends_when_the_retry_is_due(world: World) {
     let first = world.fail("r1", "a failure that nobody knows").await;
     let due = first.verdict.next_attempt_at.unwrap();
     let wait = due.since(world.store.now());
@@ -283,7 +283,7 @@ pub async fn a_run_without_payload_is_dead_wherever_workers_retry(world: World) 
     let to_workers = Triage::Reassign { agent: None, queue: Some("default".parse().unwrap()) };
     assert_eq!(world.triage("reassigned", to_workers).await.unwrap(), StateName::Dead);
     rejected("reassigned").await;
-    // Whoever starts it has the payload; given back, nobody else can be given it.
+    // The caller has the payload; after a release no worker can get it.
     let mut start = start("released");
     start.run.payload = payload(PayloadKind::Omitted, b"");
     let lease = world.store.start(start).await.unwrap().answer.lease.unwrap();
@@ -298,7 +298,7 @@ pub async fn a_run_without_payload_is_dead_wherever_workers_retry(world: World) 
     assert_eq!(leased.iter().map(|run| run.run_id.as_str()).collect::<Vec<_>>(), ["any"]);
 }
 
-pub async fn a_queue_that_turns_to_workers_rejects_what_they_can_not_get(world: World) {
+pub async fn switching_a_queue_to_workers_rejects_runs_without_payload(world: World) {
     by_caller_without_payload(&world, "due").await;
     by_caller_without_payload(&world, "merged").await;
     world.fail("target", BUG).await;

@@ -1,4 +1,4 @@
-//! Approvals: bound to a plan, given by somebody else, lapsing by themselves.
+//! Approvals: bound to a plan, given by another person, expiring.
 
 use redrive_core::lifecycle::Refused;
 use redrive_core::policy::{PolicyLayer, ReplayApproval};
@@ -49,7 +49,7 @@ async fn events(world: &World) -> Vec<String> {
     history.into_iter().filter(|entry| entry.actor != "reporter").map(|entry| entry.event).collect()
 }
 
-pub async fn a_replay_that_needs_approval_is_done_as_it_was_asked_for(world: World) {
+pub async fn approved_replay_runs_as_requested(world: World) {
     approving(&world, ReplayApproval::Always).await;
     world.fail("r1", BUG).await;
     let hash = asked(&world, proposal()).await;
@@ -68,7 +68,7 @@ pub async fn a_replay_that_needs_approval_is_done_as_it_was_asked_for(world: Wor
     assert_eq!(events(&world).await, ["review", "fix", "approve", "succeeded"]);
 }
 
-pub async fn an_approval_for_one_plan_lets_no_other_through(world: World) {
+pub async fn approval_of_one_plan_covers_no_other(world: World) {
     approving(&world, ReplayApproval::Always).await;
     let (_, under) = world.start_resumable("r1").await;
     let began = step("load", false, StepStatus::Started);
@@ -90,7 +90,7 @@ pub async fn an_approval_for_one_plan_lets_no_other_through(world: World) {
     assert_eq!(refused, 2, "both refusals are in the history");
 }
 
-pub async fn an_approval_that_nobody_gives_lapses_by_itself(world: World) {
+pub async fn review_without_a_decision_expires(world: World) {
     approving(&world, ReplayApproval::Always).await;
     world.fail("r1", BUG).await;
     let hash = asked(&world, proposal()).await;
@@ -104,12 +104,12 @@ pub async fn an_approval_that_nobody_gives_lapses_by_itself(world: World) {
     assert_eq!(events(&world).await, ["review", "review_expired"]);
     let late = by(&world, "key:b", yes(&hash)).await;
     assert!(matches!(late, Err(Error::Refused(Refused::WrongState(StateName::Dead)))), "{late:?}");
-    // The run can be asked for anew, and what was asked before is forgotten.
+    // A new request replaces the earlier one.
     let again = asked(&world, Replay::default()).await;
     assert_ne!(again, hash);
 }
 
-pub async fn a_late_yes_ends_the_review_as_the_clock_would_have(world: World) {
+pub async fn late_approval_expires_the_review(world: World) {
     approving(&world, ReplayApproval::Always).await;
     world.fail("r1", BUG).await;
     let hash = asked(&world, proposal()).await;
@@ -119,7 +119,7 @@ pub async fn a_late_yes_ends_the_review_as_the_clock_would_have(world: World) {
     assert_eq!(world.show("r1").await.summary.dead_because, Some(DeadBecause::Expired));
 }
 
-pub async fn whoever_asked_does_not_approve_unless_it_may_force(world: World) {
+pub async fn requester_cannot_approve_without_force(world: World) {
     approving(&world, ReplayApproval::Always).await;
     world.fail("r1", BUG).await;
     let hash = asked(&world, proposal()).await;
@@ -128,7 +128,7 @@ pub async fn whoever_asked_does_not_approve_unless_it_may_force(world: World) {
     assert_eq!(by(&world, "key:a", operator).await.unwrap().answer.state, StateName::Scheduled);
 }
 
-pub async fn a_no_leaves_the_run_as_it_was(world: World) {
+pub async fn rejection_leaves_the_run_unchanged(world: World) {
     approving(&world, ReplayApproval::Always).await;
     world.fail("r1", BUG).await;
     asked(&world, proposal()).await;
@@ -145,7 +145,7 @@ pub async fn a_no_leaves_the_run_as_it_was(world: World) {
     assert_eq!(world.state("r1").await, StateName::Resolved);
 }
 
-pub async fn only_force_takes_the_place_of_a_forced_request(world: World) {
+pub async fn only_force_replaces_a_forced_request(world: World) {
     approving(&world, ReplayApproval::Always).await;
     world.fail("r1", BUG).await;
     world.triage("r1", Triage::Resolve).await.unwrap();
@@ -157,7 +157,7 @@ pub async fn only_force_takes_the_place_of_a_forced_request(world: World) {
     assert_eq!(by(&world, "key:b", yes(&hash)).await.unwrap().answer.state, StateName::Scheduled);
 }
 
-pub async fn a_person_puts_a_run_aside_and_another_decides(world: World) {
+pub async fn one_person_requests_review_and_another_decides(world: World) {
     world.fail("r1", BUG).await;
     let aside = by(&world, "key:a", Triage::Review).await.unwrap();
     let hash = aside.review.unwrap().0;
@@ -167,7 +167,7 @@ pub async fn a_person_puts_a_run_aside_and_another_decides(world: World) {
     assert_eq!((leased.revision, leased.replay), (1, true));
 }
 
-pub async fn force_passes_the_guards_and_no_approval(world: World) {
+pub async fn force_passes_guards_but_not_approval(world: World) {
     approving(&world, ReplayApproval::Unsafe).await;
     let (_, under) = world.start("r1").await;
     world.store.step(under.clone(), step("charge", true, StepStatus::Started)).await.unwrap();
@@ -216,7 +216,7 @@ pub async fn cancelling_does_not_get_around_the_approval_of_unsafe(world: World)
     );
 }
 
-pub async fn a_severity_asks_for_its_own_and_above(world: World) {
+pub async fn approval_by_severity_covers_that_level_and_above(world: World) {
     approving(&world, ReplayApproval::Severity(Severity::High)).await;
     for (run, severity, expected) in
         [("low", Severity::Normal, StateName::Scheduled), ("high", Severity::Critical, StateName::Review)]
@@ -228,7 +228,7 @@ pub async fn a_severity_asks_for_its_own_and_above(world: World) {
     }
 }
 
-pub async fn a_review_does_not_lapse_in_our_absence(world: World) {
+pub async fn downtime_does_not_expire_a_review(world: World) {
     let stamp = async || world.store.stamp("a").await.unwrap();
     let policy = PolicyLayer {
         replay_approval: Some(ReplayApproval::Always),
@@ -247,7 +247,7 @@ pub async fn a_review_does_not_lapse_in_our_absence(world: World) {
             stamp().await;
         }
         world.wait(away_ms);
-        assert_eq!(world.store.expire_reviews(10).await.unwrap().moved, 0, "whoever looks first notes our absence");
+        assert_eq!(world.store.expire_reviews(10).await.unwrap().moved, 0, "the first service records our absence");
     }
     world.wait(2_000);
     stamp().await;
@@ -259,6 +259,6 @@ pub async fn a_review_does_not_lapse_in_our_absence(world: World) {
     let hash = asked(&world, proposal()).await;
     stamp().await;
     world.wait(DAY_MS);
-    // Nobody has looked since we are back but whoever says yes.
+    // Since the downtime only the approval has read the store.
     assert_eq!(by(&world, "key:b", yes(&hash)).await.unwrap().answer.state, StateName::Scheduled);
 }

@@ -1,4 +1,4 @@
-//! What attempts got in place of their payload, and runs that can't begin as they are.
+//! Rewritten payloads of attempts, and runs whose payload can never fit.
 
 use redrive_core::ids::QueueName;
 use redrive_core::policy::{PolicyLayer, Preflight};
@@ -32,7 +32,7 @@ fn at(run: &str) -> RunRef {
     RunRef { tenant: "acme".parse().unwrap(), run_id: run.parse().unwrap() }
 }
 
-pub async fn what_an_attempt_got_is_kept_beside_the_original(world: World) {
+pub async fn sent_payload_is_stored_beside_the_original(world: World) {
     world.enqueue("acme", "a").await;
     let (run, under) = world.lease_one().await;
     let before = world.store.sent(&at("a"), 1).await.unwrap();
@@ -47,7 +47,7 @@ pub async fn what_an_attempt_got_is_kept_beside_the_original(world: World) {
     assert!(matches!(world.store.sent(&at("a"), 2).await, Err(Error::NotFound(_))));
 }
 
-pub async fn a_lease_that_is_over_keeps_nothing(world: World) {
+pub async fn expired_lease_stores_no_sent_payload(world: World) {
     world.enqueue("acme", "a").await;
     let (_, under) = world.lease_one().await;
     world.store.release(under.clone()).await.unwrap();
@@ -59,7 +59,7 @@ pub async fn a_lease_that_is_over_keeps_nothing(world: World) {
     keep(&world, &newer, "2").await.unwrap();
 }
 
-pub async fn a_released_attempt_that_goes_out_again_got_what_it_got_last(world: World) {
+pub async fn released_attempt_records_the_latest_sent_payload(world: World) {
     world.enqueue("acme", "a").await;
     let (_, first) = world.lease_one().await;
     keep(&world, &first, "1").await.unwrap();
@@ -70,7 +70,7 @@ pub async fn a_released_attempt_that_goes_out_again_got_what_it_got_last(world: 
     assert_eq!(world.store.sent(&at("a"), 1).await.unwrap().sent.unwrap().get(), "2");
 }
 
-pub async fn the_same_start_again_gets_the_same_payload(world: World) {
+pub async fn repeated_start_gets_the_same_payload(world: World) {
     let begins = with("a", vec![Change::AddInstruction { text: "Less.".into() }]);
     let first = world.store.start(begins.clone()).await.unwrap();
     assert!(first.created && first.to_prepare && !first.payload_differs);
@@ -108,7 +108,7 @@ pub async fn an_attempt_number_never_reaches_another_run(world: World) {
     }
 }
 
-pub async fn the_last_error_goes_with_the_change_that_asks_for_it(world: World) {
+pub async fn changes_that_need_the_last_error_get_it(world: World) {
     let mut failed = report("a", "any");
     failed.failed.failure = Failure::found(Reason::ToolError, "sample");
     let error = serde_json::json!({"error": {"message": "the tool said no"}});
@@ -128,7 +128,7 @@ pub async fn the_last_error_goes_with_the_change_that_asks_for_it(world: World) 
     assert!(run.changes.iter().all(|handed| !handed.applied));
 }
 
-pub async fn a_run_that_can_never_fit_is_a_dead_letter_from_the_beginning(world: World) {
+pub async fn run_that_can_never_fit_is_dead_at_once(world: World) {
     let fit = Fit::Never { rule: "preflight.too_large", why: "It is too large.".into() };
     let Err(Error::DeadLettered(verdict)) = world.store.start(Start { fit: fit.clone(), ..start("a") }).await else {
         panic!("it began")
@@ -147,7 +147,7 @@ pub async fn a_run_that_can_never_fit_is_a_dead_letter_from_the_beginning(world:
     assert!(world.lease(10).await.is_empty());
 }
 
-pub async fn a_queues_policy_is_what_was_set_last_and_asking_makes_no_queue(world: World) {
+pub async fn reading_a_queues_policy_creates_no_queue(world: World) {
     let (acme, mail) = ("acme".parse().unwrap(), "mail".parse::<QueueName>().unwrap());
     assert_eq!(world.store.policy(&acme, &mail).await.unwrap().preflight, Preflight::Off);
     assert!(world.store.queue(&mail).await.is_err(), "asking made a queue");

@@ -1,4 +1,4 @@
-//! Runs that begin: every case of `POST /v1/runs`.
+//! Starting runs: every case of `POST /v1/runs`.
 
 use redrive_core::lifecycle::Refused;
 use redrive_core::run::StateName;
@@ -9,7 +9,7 @@ use redrive_engine::{Error, PayloadKind, Start, StartHow, Triage, UnderLease};
 use crate::reports::{BUG, TIMEOUT};
 use crate::world::{World, at, failed, payload, start, success};
 
-pub async fn a_start_gets_a_lease_and_the_same_start_id_the_same_one(world: World) {
+pub async fn repeated_start_id_returns_the_same_lease(world: World) {
     let first = world.store.start(start("r1")).await.unwrap();
     assert!(first.created);
     assert_eq!((first.answer.state, first.answer.attempt, first.answer.replay), (StateName::Running, 1, false));
@@ -20,7 +20,7 @@ pub async fn a_start_gets_a_lease_and_the_same_start_id_the_same_one(world: Worl
     assert!(matches!(other, Err(Error::Refused(Refused::InFlight))));
 }
 
-pub async fn a_scheduled_run_starts_when_it_is_due_and_not_before(world: World) {
+pub async fn scheduled_run_starts_only_when_due(world: World) {
     world.fail("r1", TIMEOUT).await;
     let early = world.store.start(start("r1")).await;
     assert!(matches!(early, Err(Error::Refused(Refused::NotDue))));
@@ -60,7 +60,7 @@ pub async fn another_payload_under_the_same_run_is_a_conflict(world: World) {
     assert_eq!(world.state("r1").await, StateName::Scheduled);
 }
 
-pub async fn whoever_enqueues_again_gets_nobodys_lease(world: World) {
+pub async fn enqueuing_again_returns_no_lease(world: World) {
     let (_, under) = world.start("r1").await;
     let how = StartHow::Enqueue { due_at: None };
     let again = world.store.start(Start { how, ..start("r1") }).await.unwrap().answer;

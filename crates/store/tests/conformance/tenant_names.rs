@@ -1,4 +1,4 @@
-//! Names that a tenant makes up: capped, and nobody else's business.
+//! Names that a tenant chooses: capped, and invisible to others.
 
 use redrive_core::ids::QueueName;
 use redrive_core::wire::QueueSettings;
@@ -87,7 +87,7 @@ pub async fn another_tenants_queue_looks_absent(world: World) {
     world.triage("mine", to("secret")).await.unwrap();
 }
 
-pub async fn a_star_of_one_tenant_finds_all_its_queues(world: World) {
+pub async fn wildcard_queue_covers_all_queues_of_a_tenant(world: World) {
     for (tenant, run, name) in [("acme", "a", "qa"), ("acme", "b", "default"), ("globex", "c", "qc")] {
         let mut start = started_in(tenant, run, name);
         start.how = StartHow::Enqueue { due_at: None };

@@ -1,4 +1,4 @@
-//! What people do to runs.
+//! Triage of single runs.
 
 use redrive_core::lifecycle::Refused;
 use redrive_core::run::StateName;
@@ -40,7 +40,7 @@ pub async fn effects_guard_a_replay(world: World) {
     assert_eq!(world.triage("r1", Triage::replay(true)).await.unwrap(), StateName::Scheduled);
 }
 
-pub async fn resolve_discard_and_note_are_in_the_history_with_actor_and_reason(world: World) {
+pub async fn triage_history_names_actor_and_reason(world: World) {
     world.fail("r1", BUG).await;
     world.triage("r1", Triage::Note).await.unwrap();
     world.triage("r1", Triage::Discard).await.unwrap();

@@ -1,4 +1,4 @@
-//! Every verb in every state, and what each leaves behind: owners, other queues, deferred and merged runs, duplicates.
+//! Every verb in every state, and its results: assignees, other queues, deferred and merged runs, duplicates.
 
 use redrive_core::run::StateName;
 use redrive_core::text::Label;
@@ -68,7 +68,7 @@ fn told(said: redrive_engine::Result<StateName>) -> String {
     }
 }
 
-pub async fn every_verb_in_every_state_moves_or_says_why_not(world: World) {
+pub async fn every_verb_in_every_state_moves_or_explains_refusal(world: World) {
     world.fail("target", BUG).await;
     let mut rows = Vec::new();
     for name in ["review", "approve", "reject", "defer", "reassign", "assign", "merge", "unmerge"] {
@@ -108,7 +108,7 @@ async fn listed(world: &World, filter: RunFilter) -> Vec<String> {
     page.runs.iter().map(|run| run.run_id.to_string()).collect()
 }
 
-pub async fn whoever_looks_after_a_run_is_seen_and_found(world: World) {
+pub async fn assignee_is_shown_and_searchable(world: World) {
     world.fail("r1", BUG).await;
     world.fail("r2", BUG).await;
     world.triage("r1", Triage::Assign { to: Some(Label::from("mia")) }).await.unwrap();
@@ -126,7 +126,7 @@ pub async fn whoever_looks_after_a_run_is_seen_and_found(world: World) {
     assert_eq!(notes, ["To mia. because", "To nobody. because"]);
 }
 
-pub async fn a_reassigned_run_is_leased_and_counted_where_it_went(world: World) {
+pub async fn reassigned_run_is_leased_and_counted_in_its_new_queue(world: World) {
     world.store.put_queue("other".parse().unwrap(), QueueSettings::default()).await.unwrap();
     world.enqueue("acme", "r1").await;
     let to = |queue: &str| Triage::Reassign { agent: None, queue: Some(queue.parse().unwrap()) };
@@ -139,13 +139,13 @@ pub async fn a_reassigned_run_is_leased_and_counted_where_it_went(world: World) 
     assert_eq!(leased.queue.as_str(), "other");
 }
 
-pub async fn a_deferred_run_is_out_of_sight_until_its_time(world: World) {
+pub async fn deferred_run_is_hidden_until_due(world: World) {
     world.fail("r1", BUG).await;
     let until = world.store.now().plus_ms(60_000);
     world.triage("r1", Triage::Defer { until }).await.unwrap();
     assert_eq!(listed(&world, RunFilter::default()).await, Vec::<String>::new());
     let dead = RunFilter { states: vec![StateName::Dead], ..RunFilter::default() };
-    assert_eq!(listed(&world, dead).await, ["r1"], "whoever asks for it sees it");
+    assert_eq!(listed(&world, dead).await, ["r1"], "an explicit filter shows it");
     world.wait(60_000);
     assert_eq!(listed(&world, RunFilter::default()).await, ["r1"]);
     world.enqueue("acme", "r2").await;
@@ -156,7 +156,7 @@ pub async fn a_deferred_run_is_out_of_sight_until_its_time(world: World) {
     assert_eq!(world.lease(1).await.len(), 1);
 }
 
-pub async fn a_failure_of_a_merged_run_is_its_targets_too(world: World) {
+pub async fn failure_of_a_merged_run_counts_for_its_target(world: World) {
     world.fail("r1", BUG).await;
     world.fail("r2", BUG).await;
     world.triage("r2", Triage::Merge { into: "r1".parse().unwrap() }).await.unwrap();
@@ -170,7 +170,7 @@ pub async fn a_failure_of_a_merged_run_is_its_targets_too(world: World) {
     assert_eq!((again.fresh, attempts("r1").await), (false, 2));
     let other = world.store.report(numbered("r2", BUG, 2)).await;
     assert!(matches!(other, Err(Error::AttemptConflict { attempt: 2 })));
-    // Somebody is at work on the target: it stays with the merged run.
+    // The target is running: the entry stays with the merged run.
     world.wait(600_000);
     let (_, under) = world.lease_one().await;
     world.store.report(numbered("r2", BUG, 3)).await.unwrap();
@@ -180,7 +180,7 @@ pub async fn a_failure_of_a_merged_run_is_its_targets_too(world: World) {
 }
 
 /// What the merged run did is in the target's ledger for as long as it is part of it, and no longer.
-pub async fn unmerging_takes_the_steps_back(world: World) {
+pub async fn unmerging_takes_back_the_steps(world: World) {
     let with = |run: &str, attempt, steps| {
         let reported = numbered(run, BUG, attempt);
         Report { failed: FailedAttempt { steps, ..reported.failed }, ..reported }
@@ -231,7 +231,7 @@ pub async fn unmerging_takes_the_steps_back(world: World) {
     assert_eq!(world.entries("other").await, [entry("step:mine", Committed)]);
 }
 
-pub async fn runs_merge_within_a_tenant_never_into_themselves_and_come_apart_again(world: World) {
+pub async fn merges_stay_within_a_tenant_and_are_reversible(world: World) {
     for run in ["r1", "r2", "r3"] {
         world.fail(run, BUG).await;
     }
@@ -256,7 +256,7 @@ pub async fn runs_merge_within_a_tenant_never_into_themselves_and_come_apart_aga
     assert_eq!(world.show("r1").await.summary.merged_into, None);
 }
 
-pub async fn duplicates_share_a_key_or_a_payload_that_failed_the_same_way(world: World) {
+pub async fn duplicates_share_a_key_or_payload_and_failure(world: World) {
     let send = async |run: &str, key: Option<&str>, bytes: &[u8], message: &str| {
         let mut report = report(run, message);
         report.run.idempotency_key = key.map(|key| key.parse().unwrap());

@@ -55,7 +55,7 @@ pub async fn success_recovers_a_run_that_had_failed(world: World) {
     assert_eq!(world.store.succeed(success(&under, "1")).await.unwrap().state, StateName::Recovered);
 }
 
-pub async fn the_same_end_again_gets_the_stored_answer(world: World) {
+pub async fn repeated_ending_gets_the_stored_answer(world: World) {
     let (_, done) = world.start("done").await;
     let first = world.store.succeed(success(&done, "1")).await.unwrap();
     let again = world.store.succeed(success(&done, "1")).await.unwrap();
@@ -68,7 +68,7 @@ pub async fn the_same_end_again_gets_the_stored_answer(world: World) {
     assert_eq!(world.store.release(given).await.unwrap(), first);
 }
 
-pub async fn another_end_under_an_ended_lease_is_a_conflict(world: World) {
+pub async fn different_ending_under_an_ended_lease_is_a_conflict(world: World) {
     let (_, done) = world.start("done").await;
     world.store.succeed(success(&done, "1")).await.unwrap();
     let other = world.store.succeed(success(&done, "2")).await;
@@ -95,7 +95,7 @@ pub async fn a_second_late_success_does_not_replace_the_first(world: World) {
     assert_eq!(shown.history.iter().filter(|entry| entry.event == "late_success").count(), 1);
 }
 
-pub async fn an_old_epoch_changes_nothing_by_any_verb(world: World) {
+pub async fn old_epoch_changes_nothing_through_any_verb(world: World) {
     let (_, old) = world.start("r1").await;
     goes_quiet(&world).await;
     world.wait(60_000);
@@ -111,7 +111,7 @@ pub async fn an_old_epoch_changes_nothing_by_any_verb(world: World) {
     assert_eq!(world.store.succeed(success(&new, "1")).await.unwrap().state, StateName::Recovered);
 }
 
-pub async fn a_late_success_counts_until_somebody_begins_anew(world: World) {
+pub async fn late_success_counts_until_a_newer_attempt_begins(world: World) {
     let (_, under) = world.start("r1").await;
     goes_quiet(&world).await;
     let answer = world.store.succeed(success(&under, "7")).await.unwrap();
@@ -124,7 +124,7 @@ pub async fn a_late_success_counts_until_somebody_begins_anew(world: World) {
     assert!(world.store.succeed(success(&other, "7")).await.unwrap().late);
 }
 
-pub async fn a_success_beats_the_rescuer_that_looked_before_it(world: World) {
+pub async fn success_beats_the_rescuer_that_read_before_it(world: World) {
     for run in (0..20).map(|n| format!("r{n}")) {
         let (_, under) = world.start(&run).await;
         world.wait(LEASE_MS + 1);
@@ -163,8 +163,8 @@ pub async fn cut_evidence_of_a_late_failure_is_marked(world: World) {
     assert_eq!(shown.truncated.into_iter().collect::<Vec<_>>(), [("late.message".to_owned(), omitted(7))]);
 }
 
-/// A key is known by its lineage: whoever rotates it still reads what it worked on, and nobody else does.
-pub async fn a_key_has_worked_on_what_it_began_or_reported(world: World) {
+/// A rotated key keeps its lineage, and with it access to the runs it worked on.
+pub async fn key_lineage_keeps_access_to_its_own_runs(world: World) {
     let [own, other] = ["key-1", "key-2"].map(KeyMark::of_lineage);
     let mut started = start("started");
     started.run.by = Some(own);
@@ -205,7 +205,7 @@ pub async fn a_key_has_worked_on_what_it_began_or_reported(world: World) {
     }
 }
 
-pub async fn a_released_attempt_keeps_its_number_and_waits_longer_each_time(world: World) {
+pub async fn released_attempt_keeps_its_number_and_waits_longer(world: World) {
     world.enqueue("acme", "r1").await;
     let mut epochs = Vec::new();
     for wait_ms in [1_000, 2_000, 4_000] {
@@ -233,7 +233,7 @@ pub async fn the_twentieth_release_in_a_row_is_a_failure(world: World) {
     assert_eq!(shown.body.verdict.unwrap().rule, "builtin.released_too_often");
 }
 
-pub async fn a_failure_starts_the_count_of_releases_anew(world: World) {
+pub async fn failure_resets_the_count_of_releases(world: World) {
     world.enqueue("acme", "r1").await;
     for _ in 0..19 {
         let (_, under) = world.lease_one().await;
@@ -254,7 +254,7 @@ pub async fn a_failure_starts_the_count_of_releases_anew(world: World) {
     assert_eq!(shown.summary.next_attempt_at.unwrap().since(world.store.now()), 1_000);
 }
 
-pub async fn a_cancelled_worker_is_told_so_and_may_still_succeed(world: World) {
+pub async fn cancelled_worker_learns_of_it_and_may_still_succeed(world: World) {
     let (_, under) = world.start("r1").await;
     assert_eq!(world.triage("r1", Triage::Cancel).await.unwrap(), StateName::Dead);
     assert_eq!(world.show("r1").await.summary.dead_because, Some(DeadBecause::Manual));
@@ -264,7 +264,7 @@ pub async fn a_cancelled_worker_is_told_so_and_may_still_succeed(world: World) {
     assert!(world.state("r1").await.is_closed());
 }
 
-pub async fn a_committed_step_comes_back_and_an_open_effect_is_in_doubt(world: World) {
+pub async fn committed_step_is_returned_and_open_effect_is_unknown(world: World) {
     let (_, under) = world.start("r1").await;
     for status in [StepStatus::Started, StepStatus::Committed] {
         world.store.step(under.clone(), step("charge", true, status)).await.unwrap();
@@ -311,7 +311,7 @@ pub async fn one_of_three_concurrent_calls_begins_an_effect(world: World) {
     }
 }
 
-pub async fn a_lost_answer_is_asked_for_with_the_same_call(world: World) {
+pub async fn same_call_id_recovers_a_lost_answer(world: World) {
     let (_, under) = world.start("r1").await;
     let call = |id: &str, status| NewStep { call_id: Some(id.parse().unwrap()), ..step("charge", true, status) };
     for _ in 0..2 {
@@ -319,7 +319,7 @@ pub async fn a_lost_answer_is_asked_for_with_the_same_call(world: World) {
         assert_eq!((begun.status, begun.replayed), (StepStatus::Started, false));
     }
     assert!(world.store.step(under.clone(), call("c2", StepStatus::Started)).await.is_err());
-    // Nothing happened: whoever comes next may begin it.
+    // Nothing happened: another call may begin it.
     world.store.step(under.clone(), call("c1", StepStatus::Failed)).await.unwrap();
     world.store.step(under.clone(), call("c2", StepStatus::Started)).await.unwrap();
     assert!(world.store.step(under.clone(), call("c1", StepStatus::Started)).await.is_err());
@@ -356,7 +356,7 @@ pub async fn a_plain_step_that_becomes_an_effect_is_guarded(world: World) {
     assert_eq!((answer.state, answer.verdict.dead_because), (StateName::Dead, Some(DeadBecause::Unsafe)));
 }
 
-pub async fn a_plain_step_and_an_effect_of_one_key_are_guarded(world: World) {
+pub async fn step_and_effect_under_one_key_are_guarded(world: World) {
     for (run, told_with_the_end) in [("r1", false), ("r2", true)] {
         let (_, under) = world.start(run).await;
         let key = format!("{run}:charge");
@@ -383,7 +383,7 @@ fn asked_by_a_stranger(run: &str, how: StartHow) -> Start {
     Start { how, ..asked }
 }
 
-pub async fn whoever_enqueues_a_known_run_sees_its_state(world: World) {
+pub async fn enqueuing_a_known_run_returns_its_state(world: World) {
     let (_, under) = world.start("r1").await;
     world.store.step(under, step("charge", true, StepStatus::Committed)).await.unwrap();
     let asked = asked_by_a_stranger("r1", StartHow::Enqueue { due_at: None });
@@ -392,7 +392,7 @@ pub async fn whoever_enqueues_a_known_run_sees_its_state(world: World) {
     assert!(answer.payload.is_none() && answer.payload_base64.is_none());
 }
 
-pub async fn a_worker_learns_no_output_that_is_not_its_own(world: World) {
+pub async fn worker_sees_only_its_own_outputs(world: World) {
     let (_, under) = world.start("r1").await;
     world.store.step(under.clone(), step("charge", true, StepStatus::Committed)).await.unwrap();
     world.store.succeed(success(&under, "\"secret\"")).await.unwrap();
@@ -400,7 +400,7 @@ pub async fn a_worker_learns_no_output_that_is_not_its_own(world: World) {
     let stranger = world.store.start(asked_by_a_stranger("r1", how())).await.unwrap().answer;
     assert_eq!((stranger.state, stranger.steps.len()), (StateName::Succeeded, 0));
     assert!(stranger.output.is_none() && stranger.payload.is_none());
-    // Whoever has the work itself, and whoever is no worker, gets what came of it.
+    // The owner of the work, and any non-worker, gets the output.
     let with_the_work =
         Start { run: NewRun { by: Some(KeyMark::of_lineage(STRANGER)), ..new_run("r1") }, ..start("r1") };
     let no_worker = Start { run: NewRun { by: None, ..asked_by_a_stranger("r1", how()).run }, ..start("r1") };
@@ -410,7 +410,7 @@ pub async fn a_worker_learns_no_output_that_is_not_its_own(world: World) {
     }
 }
 
-pub async fn each_lease_of_a_run_has_another_proof(world: World) {
+pub async fn each_lease_of_a_run_has_a_new_token(world: World) {
     let (_, first) = world.start("r1").await;
     world.store.release(first.clone()).await.unwrap();
     world.wait(60_000);
@@ -422,7 +422,7 @@ pub async fn each_lease_of_a_run_has_another_proof(world: World) {
     assert!(world.store.heartbeat(second).await.is_ok());
 }
 
-pub async fn the_outcome_of_an_effect_is_recorded_late(world: World) {
+pub async fn effect_outcome_is_recorded_after_the_lease_ended(world: World) {
     let (_, under) = world.start("r1").await;
     world.store.step(under.clone(), step("charge", true, StepStatus::Started)).await.unwrap();
     goes_quiet(&world).await;
@@ -457,8 +457,8 @@ pub async fn a_caller_reports_success_without_a_lease(world: World) {
     assert!(matches!(world.store.succeed(live).await, Err(Error::Refused(Refused::InFlight))));
 }
 
-/// The number in a lease says where an attempt is kept: one that we did not give must reach no other run's.
-pub async fn a_lease_with_another_number_changes_nothing_of_anybodys(world: World) {
+/// A lease names the number of its attempt: a forged number must not reach another run's attempt.
+pub async fn lease_with_a_forged_number_changes_nothing(world: World) {
     let (_, under) = world.start("r1").await;
     for run in ["r2", "r3"] {
         world.fail(run, BUG).await;

@@ -1,9 +1,9 @@
-//! What a case needs: a store, its clock, and short ways to say what producers and workers send.
+//! The world of a case: a store, its clock, and short builders for what producers and workers send.
 
 use std::sync::Arc;
 
 use redrive_core::classify::{Evidence, classify};
-use redrive_core::detect::{Told, observe};
+use redrive_core::detect::{ReportedSuccess, observe};
 use redrive_core::ids::{QueueName, RunId, Tenant};
 use redrive_core::pattern::fingerprint;
 use redrive_core::policy::{Limits, Policies, PolicyLayer, TenantPolicy};
@@ -37,7 +37,7 @@ pub struct World {
     place: Place,
 }
 
-/// Where a store lives; gone with its case.
+/// The store's location, removed with its case.
 enum Place {
     Folder(tempfile::TempDir),
     Database(private_postgres::Database),
@@ -88,7 +88,7 @@ impl World {
         Self::opened(Place::Database(database), noon(), policies()).await
     }
 
-    /// The same store after a restart; time has stood still.
+    /// The same store after a restart, at the same time.
     pub async fn restarted(self) -> Self {
         let Self { store, clock, policies, place } = self;
         store.close().await;
@@ -106,7 +106,7 @@ impl World {
         private_postgres::sql(self.url(), sql).unwrap()
     }
 
-    /// What somebody writes past the store, or damages.
+    /// Writes past the store, to damage it.
     pub fn alter(&self, sql: &str) {
         match &self.place {
             Place::Database(database) => drop(private_postgres::sql(database.url(), sql).unwrap()),
@@ -148,7 +148,7 @@ impl World {
         (answer, UnderLease { at: at("acme", run), lease })
     }
 
-    /// Of a run that can go on where it stopped.
+    /// A resumable run.
     pub async fn start_resumable(&self, run: &str) -> (StartAnswer, UnderLease) {
         let mut start = start(run);
         start.run.resumable = Some(true);
@@ -310,7 +310,7 @@ pub fn success(under: &UnderLease, output: &str) -> Success {
         lease: Some(under.lease),
         attempt: None,
         digest: digest(output.as_bytes()),
-        observed: observe(&Told { output: Some(output), ..Told::default() }),
+        observed: observe(&ReportedSuccess { output: Some(output), ..ReportedSuccess::default() }),
         body: encode(serde_json::to_string(&body).unwrap().as_bytes()),
         steps: Vec::new(),
         by: None,

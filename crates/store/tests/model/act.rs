@@ -1,4 +1,4 @@
-//! What can be done to a store, and what it said to it.
+//! Actions on a store, and its answers.
 
 use std::sync::Arc;
 

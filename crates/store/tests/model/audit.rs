@@ -1,4 +1,4 @@
-//! The store's own words compared with the model: each run that was touched, and now and then everything.
+//! Compares the store with the model: each touched run, and now and then everything.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! The model's half that is about beginnings and people: who gets a lease (L1), and what a person may move.
+//! The model of starts and triage: who gets a lease (L1), and what a person may move.
 
 use redrive_core::absence::Limit;
 use redrive_core::lifecycle::Refused;
@@ -63,7 +63,7 @@ impl Model {
             return;
         }
         let said = said.unwrap();
-        // Whoever enqueues owns nothing, also where somebody is at work.
+        // Enqueuing gives no lease, even while a worker is running it.
         assert_eq!(said.answer.lease, None);
         let run = self.runs.entry(key(at)).or_insert_with(|| {
             assert!(said.created);

@@ -1,9 +1,9 @@
-//! The model of breakers, written from the promises: what is counted, what opens, whom it lets through. A result counts
+//! The model of breakers, written from the promises: what counts, what opens, what is admitted. A result counts
 //! only if its attempt began after the breaker last changed (B2).
 
 use std::collections::BTreeMap;
 
-use redrive_core::breaker::StateName as Stands;
+use redrive_core::breaker::BreakerStateName;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::BreakerView;
 
@@ -107,11 +107,11 @@ impl Breakers {
     }
 
     /// How the worst of them stands.
-    pub fn worst(&self, watched_by: &[Watch]) -> Stands {
+    pub fn worst(&self, watched_by: &[Watch]) -> BreakerStateName {
         let of = |watch: &Watch| match self.all.get(watch).map(|breaker| &breaker.now) {
-            None | Some(Now::Closed { .. }) => (0, Stands::Closed),
-            Some(Now::HalfOpen { .. }) => (1, Stands::HalfOpen),
-            Some(Now::Open { .. }) => (2, Stands::Open),
+            None | Some(Now::Closed { .. }) => (0, BreakerStateName::Closed),
+            Some(Now::HalfOpen { .. }) => (1, BreakerStateName::HalfOpen),
+            Some(Now::Open { .. }) => (2, BreakerStateName::Open),
         };
         watched_by.iter().map(of).max_by_key(|(badness, _)| *badness).unwrap().1
     }
@@ -269,10 +269,10 @@ impl Breakers {
                     if failed == 0 {
                         continue;
                     }
-                    (Stands::Closed, None, false, false, Some((all, failed)))
+                    (BreakerStateName::Closed, None, false, false, Some((all, failed)))
                 }
-                Now::Open { until, by_hand, .. } => (Stands::Open, *until, *by_hand, false, None),
-                Now::HalfOpen { probe, .. } => (Stands::HalfOpen, None, false, probe.is_some(), None),
+                Now::Open { until, by_hand, .. } => (BreakerStateName::Open, *until, *by_hand, false, None),
+                Now::HalfOpen { probe, .. } => (BreakerStateName::HalfOpen, None, false, probe.is_some(), None),
             };
             expected.insert(name, figures);
         }

@@ -1,6 +1,6 @@
-//! Random acts over breakers and limits against the model of them: attempts of several tenants, models and environments
-//! begin and end, late and in any order; people open and close; time passes, replicas restart. After every act each
-//! breaker stands where the model says, and nothing else has moved.
+//! Random actions on breakers and limits against their model: attempts of several tenants, models and environments begin
+//! and end, late and in any order; people open and close; time passes, replicas restart. After every action each breaker
+//! must match the model.
 
 use std::collections::BTreeMap;
 
@@ -200,7 +200,7 @@ impl Breaking {
         assert_eq!(answer.breaker, self.model.worst(&watched_by).as_str());
     }
 
-    /// Whoever is handed out was let through by each of its breakers, and its tenant had room.
+    /// Every leased run passed each of its breakers and its tenant's limit.
     async fn lease(&mut self) {
         let max = u32::try_from(1 + self.lot.below(6)).unwrap();
         let running = self.under_way.iter().filter(|it| it.about.1 == "limited").count();

@@ -45,7 +45,7 @@ impl Fair {
         }
     }
 
-    /// One call of a size that nobody chose well; who got something, in the order of the answer.
+    /// One call of a random size; returns the tenants in the order of the answer.
     async fn lease(&mut self, most: usize) -> Vec<String> {
         let max = u32::try_from((1 + self.lot.upto(8)).min(most)).unwrap();
         let leased = self.world.store.lease(lease_call(max)).await.unwrap();
@@ -60,7 +60,7 @@ impl Fair {
         leased.into_iter().map(|leased| leased.tenant.to_string()).collect()
     }
 
-    /// A tenant that nobody has seen before, or an old one again, comes with ten.
+    /// A new or returning tenant enqueues ten runs.
     pub async fn newcomer(&mut self) {
         self.top_up().await;
         let name = format!("small{}", self.lot.below(40));

@@ -1,5 +1,5 @@
 //! Chance from one printed seed.
-#![allow(clippy::print_stdout, reason = "whoever reads a failure needs its seed")]
+#![allow(clippy::print_stdout, reason = "a failure must print its seed")]
 
 use redrive_engine::{Dice as _, SeededDice, SystemDice};
 

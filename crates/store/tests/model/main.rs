@@ -1,6 +1,6 @@
-//! Any store against a small reference model: random acts of several tenants whose ids collide, each answer and each
-//! touched run compared after every group of acts, every counter recounted now and then. A failure prints its seed;
-//! `REDRIVE_SEED` repeats it.
+//! A store against a small reference model: random actions of several tenants with colliding ids. Each answer and each
+//! touched run is compared after every group of actions, and counters are recounted now and then. A failure prints its
+//! seed; `REDRIVE_SEED` repeats it.
 
 #![allow(
     clippy::unwrap_used,
@@ -39,8 +39,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use lot::Lot;
 use play::Play;
 
-/// How far a store is tried: SQLite as far as the promises ask; a PostgreSQL, which costs a round trip where SQLite costs
-/// a look, over fewer worlds of the same size.
+/// Sizes of the tests: the full size on SQLite; fewer worlds of the same size on PostgreSQL, where each call costs round
+/// trips.
 struct Size {
     /// Over all worlds: L1.
     acts: usize,
@@ -117,7 +117,7 @@ fn in_worlds(worlds: usize, live: impl AsyncFn(Lot) + Sync) {
 /// L1, L2, L6, T2: leases, epochs, attempts and counters, whatever happens in which order. R5: what was previewed is
 /// exactly what is started.
 #[test]
-fn every_act_does_what_the_model_says_and_nothing_else() {
+fn every_action_matches_the_model() {
     let (moved, skipped) = (AtomicUsize::new(0), AtomicUsize::new(0));
     in_worlds(size().worlds, async |lot| {
         let mut play = Play::new(lot).await;
@@ -128,8 +128,8 @@ fn every_act_does_what_the_model_says_and_nothing_else() {
     });
     let (moved, skipped) = (moved.into_inner(), skipped.into_inner());
     println!("{} acts, {moved} runs moved by operations, {skipped} left alone since they had changed", size().acts);
-    // A short play may come to none.
-    assert!(size().acts < SIZE.acts || (moved > 0 && skipped > 0), "operations that do nothing prove nothing");
+    // A short play may have none.
+    assert!(size().acts < SIZE.acts || (moved > 0 && skipped > 0), "operations moved and skipped nothing");
 }
 
 /// B1: exactly one probe until it settles or its lease ends; a crashed one frees the slot.
@@ -147,9 +147,9 @@ fn half_open_admits_one_probe_at_a_time() {
     assert_eq!((fates.len(), fates.values().sum::<usize>()), (probes::FATES.len(), size().rounds));
 }
 
-/// B2: a late result moves nothing, one tenant's failures never move another's breaker. Limits are kept.
+/// B2: a late result changes nothing, and one tenant's failures never move another's breaker. Limits hold.
 #[test]
-fn breakers_stand_where_the_model_says() {
+fn breakers_match_the_model() {
     let seen = Mutex::new(BTreeMap::new());
     in_worlds(size().breakings, async |lot| {
         let mut breaking = breaking::Breaking::new(lot).await;
@@ -164,9 +164,9 @@ fn breakers_stand_where_the_model_says() {
 
 const NEWCOMERS: usize = 25;
 
-/// L7: whatever the others' backlog, ten due runs of another tenant come in their turns.
+/// L7: ten due runs of a tenant get their turns, whatever the backlog of others.
 #[test]
-fn ten_due_runs_come_within_their_turns_whatever_the_backlog_of_others() {
+fn small_tenants_get_their_turn_despite_any_backlog() {
     in_worlds(size().fair_worlds, async |lot| {
         let mut fair = fairness::Fair::new(lot).await;
         for _ in 0..NEWCOMERS {
@@ -192,7 +192,7 @@ fn parallel_calls_under_one_lease_do_an_effect_once() {
     assert_eq!(seen.len(), one_lease::KINDS, "what nobody saw proves nothing: {seen:?}");
 }
 
-/// D2: good, repeated and conflicting items in one batch, each answered as if it had come alone.
+/// D2: good, repeated and conflicting items in one batch, each answered as if sent alone.
 #[test]
 fn a_batch_is_answered_item_by_item() {
     let seed = lot::seed();

@@ -1,6 +1,5 @@
-//! Everything at once under one lease: parallel calls of the same tools, heartbeats, ends and a cancel, in whatever order
-//! they are committed. Written from the promises: an effect is done by one call at a time and once in all, an attempt ends
-//! once, and what nobody knows the end of is in doubt.
+//! Everything at once under one lease: parallel tool calls, heartbeats, endings and a cancel, committed in any order. The
+//! laws: one call at a time does an effect, once in all; an attempt ends once; an effect without an outcome is in doubt.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +19,7 @@ use crate::world::{World, at, failed, start, step, success};
 const KEYS: usize = 2;
 const WORDS: [&str; 2] = ["Request timed out", "KeyError: 'total'"];
 
-/// What has been seen, and how often: what nobody saw proves nothing.
+/// What was seen, and how often: an unseen kind fails the test.
 pub type Seen = BTreeMap<&'static str, usize>;
 pub const KINDS: usize = 12;
 
@@ -109,7 +108,7 @@ impl OneLease {
         }
     }
 
-    /// How the run stands once everybody has been answered.
+    /// The run's state once all calls are answered.
     async fn check(&self, run: &str, facts: &Facts) {
         let shown = self.world.show(run).await;
         let state = shown.summary.state;

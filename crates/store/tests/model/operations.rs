@@ -1,5 +1,5 @@
-//! R5: what was previewed is exactly what is started. The model freezes its own set, whatever happens to the runs in
-//! between, and says of each what becomes of it when the operation is started.
+//! R5: a start moves exactly the previewed set. The model freezes its own set, whatever happens to the runs in between,
+//! and predicts the outcome of each.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,7 +45,7 @@ fn had_its_turn(outcome: ItemOutcome) -> ItemOutcome {
 
 type Wanted = Box<dyn Fn(&Key, &Run) -> bool>;
 
-/// Some runs as the store is told, and as the model knows them.
+/// Some runs as the call names them, and as the model knows them.
 fn some_of(play: &Play) -> (Over, Wanted) {
     let lot = &play.lot;
     if lot.one_in(3) {

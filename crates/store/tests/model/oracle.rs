@@ -1,6 +1,6 @@
-//! R1 with an oracle that counts: workers walk through the steps of their runs, do what they are told to do, crash, come
-//! back late and are replayed, over every path by which a step can be offered. A step that was acknowledged as done is
-//! never offered again, and what nobody knows the end of blocks its run until somebody says. A new path has to join.
+//! R1 with a counting oracle: workers execute the offered steps, crash, come back late and are replayed, over every path by
+//! which a step can be offered. A step acknowledged as done is never offered again, and an unknown effect blocks its run
+//! until it is reconciled. New paths must be added here.
 
 use std::collections::BTreeMap;
 

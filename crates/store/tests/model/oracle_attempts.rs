@@ -1,4 +1,4 @@
-//! The oracle's half that is about workers: they do what they are told, fail at it, die at it, and come back late.
+//! The oracle's workers: they execute steps, fail, die, and come back late.
 
 use redrive_core::run::StateName;
 use redrive_core::wire::StepStatus;
@@ -82,7 +82,7 @@ impl Oracle {
             // Gone before it was done, or after.
             chance => {
                 fact.done += u32::from(chance > 7);
-                // A plain step may be done anew; an effect may not.
+                // A plain step may be done again; an effect may not.
                 fact.in_doubt = scripted.is_effect();
                 if chance == 9 && scripted.is_effect() {
                     self.late.push((under.clone(), Scripted { step: done, fact: scripted.fact.clone() }));

@@ -1,4 +1,4 @@
-//! The oracle's half that is about people and beginnings: by which way a run goes on, and who settles a doubt.
+//! The oracle's starts and people: how a run continues, and who settles a doubt.
 
 use redrive_core::run::StateName;
 use redrive_core::text::{Label, Text};
@@ -142,7 +142,7 @@ impl Oracle {
         }
     }
 
-    /// Most doubts are settled by somebody who went and looked; some are left to the step's own check.
+    /// People settle most doubts; the step's own check settles the rest.
     async fn settle_doubts(&mut self, at: &RunRef) {
         for shown in self.world.store.run(at).await.unwrap().body.steps {
             if shown.status != StepStatus::Unknown || self.lot.one_in(4) {

@@ -1,4 +1,4 @@
-//! Draws acts, sends them, and hands what was said to the model.
+//! Draws actions, sends them, and passes the answers to the model.
 
 use std::collections::BTreeSet;
 use std::future::poll_fn;

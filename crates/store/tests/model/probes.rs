@@ -1,10 +1,10 @@
-//! B1: a breaker that is half open admits exactly one probe until that settles or its lease ends, and one that crashed
-//! frees the slot. Many rounds on one store: several callers ask at once, by lease and by start, while the engine lets
-//! go of what is held; the probe then ends in one of the ways there are, some of them late.
+//! B1: a half-open breaker admits exactly one probe until it settles or its lease ends, and a crashed one frees the slot.
+//! Many rounds on one store: several callers ask at once, by lease and by start, while the engine releases held runs; the
+//! probe then ends in one of all possible ways, some of them late.
 
 use std::collections::BTreeMap;
 
-use redrive_core::breaker::StateName as Stands;
+use redrive_core::breaker::BreakerStateName;
 use redrive_core::policy::{BreakerLayer, Policies, PolicyLayer};
 use redrive_core::text::Text;
 use redrive_core::wire::BreakerView;
@@ -77,39 +77,39 @@ impl Probing {
         all.into_iter().find(|breaker| breaker.tenant.is_some())
     }
 
-    async fn stands(&self) -> (Stands, bool) {
-        self.breaker().await.map_or((Stands::Closed, false), |breaker| (breaker.state, breaker.probing))
+    async fn stands(&self) -> (BreakerStateName, bool) {
+        self.breaker().await.map_or((BreakerStateName::Closed, false), |breaker| (breaker.state, breaker.probing))
     }
 
     /// Whatever it stood at: two failures open what is closed, time passes over what is open.
     async fn comes_to_be_half_open(&mut self) {
-        while self.stands().await.0 == Stands::Closed {
+        while self.stands().await.0 == BreakerStateName::Closed {
             let run = self.new_run();
             let (_, under) = self.world().start(&run).await;
             self.world().store.fail(under, failed(TIMED_OUT)).await.unwrap();
         }
-        if self.stands().await.0 == Stands::Open {
+        if self.stands().await.0 == BreakerStateName::Open {
             if self.lot.one_in(3) {
                 self.ask_at_once(0).await;
             }
             self.world().wait(OPENING_MS);
         }
         self.world().store.release_held(500).await.unwrap();
-        assert_eq!(self.stands().await, (Stands::HalfOpen, false));
+        assert_eq!(self.stands().await, (BreakerStateName::HalfOpen, false));
     }
 
-    /// Everybody asks: exactly one gets through.
+    /// All callers ask: exactly one is admitted.
     async fn race(&mut self) -> UnderLease {
         for _ in 0..1 + self.lot.below(3) {
             let run = self.new_run();
             self.world().enqueue(TENANT, &run).await;
         }
         let probe = self.ask_at_once(1).await.pop().unwrap();
-        assert_eq!(self.stands().await, (Stands::HalfOpen, true));
+        assert_eq!(self.stands().await, (BreakerStateName::HalfOpen, true));
         probe
     }
 
-    /// While it is under way, whatever time it takes of its lease, and whoever restarts meanwhile.
+    /// While the probe runs, however long it takes of its lease, and through restarts.
     async fn nobody_else(&mut self) {
         self.world().wait(self.lot.below(LEASE_MS / 2));
         if self.lot.one_in(100) {
@@ -121,7 +121,7 @@ impl Probing {
             self.world().enqueue(TENANT, &run).await;
         }
         self.ask_at_once(0).await;
-        assert_eq!(self.stands().await, (Stands::HalfOpen, true));
+        assert_eq!(self.stands().await, (BreakerStateName::HalfOpen, true));
     }
 
     /// Several workers, somebody with a run in hand, and the engine, in any order and all before any has its answer.
@@ -132,7 +132,7 @@ impl Probing {
             1 => self.ask(Ask::Start(newest.clone())),
             n => self.ask(Ask::Lease(u32::try_from(n).unwrap())),
         });
-        // Somebody always takes whatever is due.
+        // A worker always takes what is due.
         let asks = asks.chain([self.ask(Ask::Lease(10))]).collect();
         let given: Vec<UnderLease> = at_once(asks).await.into_iter().flatten().collect();
         assert_eq!(given.len(), wanted, "{given:?}");
@@ -166,11 +166,11 @@ impl Probing {
             Fate::ComesLate => return self.comes_late(probe).await,
             Fate::GivenBack => {
                 self.world().store.release(probe.clone()).await.unwrap();
-                Stands::HalfOpen
+                BreakerStateName::HalfOpen
             }
             Fate::Cancelled => {
                 self.cancelled(&probe.at).await;
-                Stands::HalfOpen
+                BreakerStateName::HalfOpen
             }
             Fate::TakesLong => {
                 for _ in 0..3 {
@@ -186,21 +186,21 @@ impl Probing {
         assert_eq!(self.stands().await, (after, false), "{fate:?}");
     }
 
-    async fn succeeds(&self, probe: &UnderLease) -> Stands {
+    async fn succeeds(&self, probe: &UnderLease) -> BreakerStateName {
         self.world().store.succeed(success(probe, "\"ok\"")).await.unwrap();
-        Stands::Closed
+        BreakerStateName::Closed
     }
 
-    async fn fails(&self, probe: &UnderLease) -> Stands {
+    async fn fails(&self, probe: &UnderLease) -> BreakerStateName {
         self.world().store.fail(probe.clone(), failed(TIMED_OUT)).await.unwrap();
-        Stands::Open
+        BreakerStateName::Open
     }
 
-    /// Nobody hears of it again. Its slot is its own until somebody has looked.
-    async fn crashes(&self) -> Stands {
+    /// It goes silent. It keeps its slot until rescue runs.
+    async fn crashes(&self) -> BreakerStateName {
         self.world().wait(LEASE_MS + 1);
         assert!(self.world().store.rescue_expired(100).await.unwrap().moved > 0);
-        Stands::HalfOpen
+        BreakerStateName::HalfOpen
     }
 
     async fn cancelled(&self, probe: &RunRef) {

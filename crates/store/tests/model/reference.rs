@@ -1,6 +1,5 @@
-//! The model: a map of runs, written from the promises and not from the code. It takes each act with what the store
-//! said to it and panics where the two do not agree. What is a matter of judgement (retry or dead letter) it takes
-//! from the answer and only bounds.
+//! The model: a map of runs, written from the promises and not from the code. It takes each action with the store's answer
+//! and panics where they disagree. Verdicts (retry or dead letter) come from the answer and are only bounded.
 
 use std::collections::{BTreeMap, BTreeSet};
 

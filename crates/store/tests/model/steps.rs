@@ -1,5 +1,5 @@
-//! The model's half that is about the ledger, written from the promises: what is done stays done, a doubt is settled by
-//! whoever may know, and of a tenant's effect there is one.
+//! The model of the ledger, written from the promises: done stays done, only those who can know settle a doubt, and each
+//! effect of a tenant has one entry.
 
 use redrive_core::run::StateName;
 use redrive_core::wire::{EffectOutcome, EffectView, StepStatus, StepView};
@@ -120,7 +120,7 @@ impl Model {
         let said = said.unwrap();
         assert!(!said.replayed);
         assert_eq!(shown_step(&said), (name, to));
-        // The same again leaves it with whoever said it first.
+        // Repeating it keeps the first actor.
         if before != Some(to) || to == Known::Open {
             let settled = (before == Some(Known::InDoubt) && checked).then_some(match to {
                 Known::Done => EffectOutcome::Committed,
@@ -128,7 +128,7 @@ impl Model {
             });
             assert_eq!(said.outcome, settled);
             let holds = to != Known::NotDone;
-            // Whoever begins a plain step that is open under the same lease changes nothing of it.
+            // Starting a plain step that is open under the same lease changes nothing.
             let call = if to == Known::Open && (before != Some(to) || !same_lease) { call } else { began };
             run.steps.insert(name, Step { known: to, epoch: lease.epoch, reconciled: settled, holds, call });
         }

@@ -1,4 +1,4 @@
-//! The model's half that is about leases: who may still say what (L2, L4), and what silence does (L3, L6).
+//! The model of leases: which reports still count (L2, L4), and what silence does (L3, L6).
 
 use redrive_core::absence::Absence;
 use redrive_core::lifecycle::Refused;
@@ -36,13 +36,13 @@ impl Run {
     }
 
     /// It may still say that it succeeded: nothing newer has begun, by lease or by report.
-    fn nobody_began_anew(&self, lease: LeaseToken) -> bool {
+    fn is_latest_attempt(&self, lease: LeaseToken) -> bool {
         self.is_last(lease) && self.attempt <= lease.attempt
     }
 
-    /// It has said so before, and nobody has begun anew since.
+    /// It reported this before, and no newer attempt has begun.
     fn succeeded_late(&self, lease: LeaseToken) -> bool {
-        self.nobody_began_anew(lease) && self.kept.get(&lease.attempt).is_some_and(|kept| kept.outcome == "succeeded")
+        self.is_latest_attempt(lease) && self.kept.get(&lease.attempt).is_some_and(|kept| kept.outcome == "succeeded")
     }
 
     fn succeeded(&mut self, attempt: u32, digest: redrive_engine::Digest, now: Timestamp) -> StateName {
@@ -99,7 +99,7 @@ impl Model {
                     said => assert!(!same && matches!(said, Err(Error::AttemptConflict { .. })), "{said:?}"),
                 }
             }
-            Said::Succeed(said) if run.nobody_began_anew(lease) => {
+            Said::Succeed(said) if run.is_latest_attempt(lease) => {
                 let state = run.succeeded(lease.attempt, digest_of_success(words), now);
                 answered(said, state, true);
             }
@@ -181,7 +181,7 @@ impl Model {
         self.last_seen = Some(now);
     }
 
-    /// Whoever judges by time notes first that nobody was there.
+    /// Every judgement by time records an absence first.
     pub fn looked(&mut self, now: Timestamp) {
         if let Some(absence) = Absence::up_to_now(self.last_seen, now) {
             self.absences.push(absence);

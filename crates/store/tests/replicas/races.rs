@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use redrive_core::breaker::StateName as Stands;
+use redrive_core::breaker::BreakerStateName;
 use redrive_core::policy::{Limits, Policies, PolicyLayer, TenantPolicy};
 use redrive_core::run::StateName;
 use redrive_core::text::Label;
@@ -154,7 +154,11 @@ async fn half_open_lets_one_through_over_all_replicas() {
     }
     let tenant = "acme".parse().unwrap();
     for store in &stores {
-        assert_eq!(store.tenant_breaker(&tenant).await.unwrap().breakers[0].state, Stands::Open, "counted over both");
+        assert_eq!(
+            store.tenant_breaker(&tenant).await.unwrap().breakers[0].state,
+            BreakerStateName::Open,
+            "counted over both"
+        );
     }
     for n in 0..50 {
         enqueue(&stores[n % 2], new_run(&format!("waits{n}"))).await;

@@ -119,7 +119,7 @@ class Run(Ledger):
             raise
 
     async def _start_async(self) -> None:
-        """A task that is cancelled while it begins never gets to its end: that is told here."""
+        """A task that is cancelled while it starts never ends: its end is reported here."""
         outer.install()
         try:
             await off_loop(self._enter)
@@ -283,7 +283,7 @@ class Run(Ledger):
         self.lost = code or "lease_lost"
         self._client.heartbeats.remove(self)
         if self._lease is None:
-            # Its end is told without a lease, and then by itself.
+            # Its end is reported without a lease, as a separate call.
             self._client.sender.know_start(self._id, self._start_record().body)
         if self.on_lost is not None:
             try:
@@ -391,7 +391,7 @@ class Run(Ledger):
                 self._client.ended(self._id)
                 log.exception("redrive: the end of %s could not be reported", self.run_id)
             except BaseException:
-                # Ctrl-C in the middle of it: the end is told before it goes on its way.
+                # Ctrl-C in the middle of it: the end is reported before the exception propagates.
                 self._hand_over(make)
                 self._client.closed(self)
                 raise

@@ -1,4 +1,4 @@
-"""Which run the code is inside of: by its context, and in a plain thread by whoever started it.
+"""The current run: from the context, and in a plain thread from the thread that started it.
 
 A context variable follows tasks and `asyncio.to_thread`. Threads and executors do not carry it by themselves, so while
 runs exist `Thread.start` notes the run of its caller, and `ThreadPoolExecutor.submit` hands it to the task. A thread that

@@ -24,7 +24,7 @@ _NOTHING = object()
 
 @dataclass(frozen=True)
 class Agent:
-    """What the decorator knows of a function: enough to call it anew from a payload."""
+    """What the decorator knows of a function: enough to call it again from a payload."""
 
     work: Callable[..., Any]
     name: str
@@ -38,7 +38,7 @@ class Agent:
 
     @functools.cached_property
     def kind(self) -> str:
-        """How a call of it comes to its end."""
+        """How a call of it ends."""
         for work in (self.work, getattr(type(self.work), "__call__", None)):
             if inspect.isasyncgenfunction(work):
                 return "async stream"
@@ -191,7 +191,7 @@ def _wrapped(spec: Agent) -> Callable[..., Any]:
     wrapped: Any = makers[spec.kind](spec)
     functools.update_wrapper(wrapped, spec.work)
     if spec.wants_run:
-        # Whoever makes a schema of it must not ask the model for the run.
+        # A schema made from the signature must not ask the model for the run.
         wrapped.__signature__ = spec.without_run
     wrapped.redrive = spec
     return wrapped  # type: ignore[no-any-return]
@@ -272,7 +272,7 @@ class _unless:
 
 
 def _streamed(run: Run, error: BaseException | None, items: list[Any]) -> None:
-    """The end of an agent that gave a stream. One that was closed early was called off by whoever read it."""
+    """The end of an agent that gave a stream. One that was closed early was cancelled by its reader."""
     try:
         if isinstance(error, lazy.Closed):
             if items:

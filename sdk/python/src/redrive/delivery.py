@@ -132,7 +132,7 @@ class Delivery:
         return answer
 
     def _without_lease(self, record: Record, wait_s: float) -> Answer | None:
-        """The attempt was made although it could not be begun with the server: its end is told all the same."""
+        """The attempt ran although the server never took its start: its end is still reported."""
         if record.do == "fail":
             path, text = self._as_failure(record)
         elif record.do == "succeed":

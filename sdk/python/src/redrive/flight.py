@@ -1,4 +1,4 @@
-"""One call at a time of one effect inside a process: whoever calls it meanwhile waits for the first and gets what it got."""
+"""One call at a time of one effect inside a process: later callers wait for the first and get its result."""
 
 from __future__ import annotations
 

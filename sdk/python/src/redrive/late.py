@@ -3,7 +3,7 @@ attempt up. The ledger takes them with the end of the attempt, or else with a fa
 two has arrived they are on disk.
 
 The file of a run is a spool file like any other, with that failure report as its only line. Its owner holds the lock as long
-as the end may still come; a process that dies, or gives the run up, leaves the file to whoever sends the spool."""
+as the end may still come; a process that dies, or gives the run up, leaves the file to the next sender of the spool."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results that are not there yet: generators, coroutines, streams. Whoever gave one has ended when it is exhausted, closed or
+"""Lazy results: generators, coroutines, streams. The function has ended when its result is exhausted, closed or
 failed, not when it was made. What is handed on behaves as what it stands for."""
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def is_awaitable(value: Any) -> bool:
 
 
 def is_stream(value: Any) -> bool:
-    """By the type, and not of a mock: those answer to every name. A file is read by whoever gets it."""
+    """By the type, and not of a mock: those answer to every name. A file is read by its receiver."""
     kind = type(value)
     if kind.__module__ == "unittest.mock" or hasattr(kind, "read"):
         return False

@@ -1,4 +1,4 @@
-"""What is said when the process ends with runs under way: by exit, and by SIGTERM where nobody else has asked for it.
+"""What is reported when the process ends with runs under way: on exit, and on SIGTERM unless another handler is set.
 A process that is killed says nothing; its runs are found by their silence."""
 
 from __future__ import annotations

@@ -322,7 +322,7 @@ class Ledger:
             raise self._refusal(step, answer)
 
     def _send_plain_first(self, until: float) -> None:
-        """Whoever is killed inside an effect leaves a record of all that was done before it."""
+        """A process killed inside an effect leaves a record of everything done before it."""
         self._flush()
         if self._last_handed is not None:
             self._last_handed.wait(max(0.0, until - time.monotonic()))
@@ -402,7 +402,7 @@ def _fields_of(step: Step, status: str, output: Any) -> dict[str, Any]:
         if step.check:
             told["check"] = cut(step.check, _CHECK_MAX_CHARS)
         if step.call_id:
-            # A second sending of the same intent is told from another call by it.
+            # It distinguishes a resent intent from another call.
             told["call_id"] = step.call_id
     return told
 
@@ -411,6 +411,6 @@ def step_fields(name: str, key: str, effect: bool | None, status: str, output: A
     told: dict[str, Any] = {"name": label(name), "key": key, "effect": effect, "status": status}
     if status == "committed" and output is not None:
         text = dumps(output)
-        # Beyond what is kept the server notes its size; far beyond it the beginning is enough for that.
+        # Beyond the limit the server stores only the size; far beyond it the beginning is enough for that.
         told["output"] = Raw(text) if len(text) <= _OUTPUT_MAX_CHARS else Raw(dumps(text[: STEP_OUTPUT_MAX_BYTES + 1]))
     return told

@@ -37,7 +37,7 @@ class _Redacting(logging.Filter):
             record.msg, record.args = redact(record.getMessage()), None
             if record.exc_info:
                 record.exc_text = redact(logging.Formatter().formatException(record.exc_info))
-                # Handlers would write the exception anew from this.
+                # Handlers would format the exception again from this.
                 record.exc_info = None
         except Exception:  # noqa: BLE001 - a line that can't be checked is not written
             record.msg, record.args, record.exc_info = "redrive: a log line could not be formatted", None, None

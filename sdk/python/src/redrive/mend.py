@@ -19,7 +19,7 @@ _NEEDED = {
     "succeed": (),
     "release": (),
 }
-#: What is kept when nothing is said about which field it is, from more to less.
+#: Cut sizes for a field without its own, from larger to smaller.
 _CORES: dict[str, list[tuple[str, ...]]] = {
     "start": [
         ("mode", "start_id", "run_id", "tenant", "queue", "payload", "payload_base64", "payload_omitted", "resumable", "lease_ms"),

@@ -67,7 +67,7 @@ def _settle(future: Future[Any], call: Callable[[], Any]) -> None:
         return
     try:
         future.set_result(call())
-    except BaseException as error:  # noqa: BLE001 - it is handed to whoever waits
+    except BaseException as error:  # noqa: BLE001 - it is passed to the waiter
         future.set_exception(error)
 
 

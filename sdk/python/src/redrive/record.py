@@ -7,8 +7,8 @@ A line of the spool is the CRC-32 of the rest as eight hex digits, a space, and 
      "run_id": …, "tenant": … or null, "lease": … or null while the start is not answered,
      "body": the request's JSON as a text, without the lease}
 
-Whoever sends it puts the lease in front of the body's text and changes nothing else, so that the same line is the same
-bytes whoever sends it, and the server knows a second sending again."""
+Every sender puts the lease in front of the body's text and changes nothing else, so that the same line is always the
+same bytes, and the server recognises a resend."""
 
 from __future__ import annotations
 

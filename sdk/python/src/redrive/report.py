@@ -112,7 +112,7 @@ def _without_noise(told: traceback.TracebackException, depth: int, keep_context:
 
 
 def _is_validation(error: BaseException) -> bool:
-    """What was given is not what was asked for: that says more than the words of whoever passed it on."""
+    """The wrong value itself says more than the wording of the layer that passed it on."""
     root = type(error).__module__.partition(".")[0]
     return isinstance(error, json.JSONDecodeError) or (
         type(error).__name__ == "ValidationError" and root in ("pydantic", "pydantic_core", "jsonschema", "msgspec", "marshmallow")

@@ -26,7 +26,7 @@ _BATCH_MAX, _BATCH_MAX_CHARS = 64, 8 * 1024
 
 
 class Handed:
-    """A record on its way, for whoever wants to know what became of it."""
+    """A record in flight, for callers that wait for its outcome."""
 
     __slots__ = ("_known", "answer", "record")
 
@@ -104,7 +104,7 @@ class Sender:
             self._wake.notify()
 
     def is_away(self) -> bool:
-        """Known not to answer: whoever can do without need not try."""
+        """Known not to answer: optional calls are skipped."""
         return time.monotonic() < self._retry_at
 
     def seen_away(self, away: Away) -> None:
@@ -148,7 +148,7 @@ class Sender:
                 self._run_thread()
                 self._wake.notify_all()
                 self._wake.wait(0.02)
-        # Whoever leaves the process now, leaves nothing in its memory.
+        # From here on a process exit loses nothing in memory.
         self._spool_queue(in_hand=True)
         return False
 
@@ -277,7 +277,7 @@ class Sender:
             self._queue = deque(handed for handed in self._queue if id(handed) not in spooled)
             self._in_hand = [handed for handed in self._in_hand if id(handed) not in spooled]
         for handed in taken:
-            # Whoever waits for an answer learns that there will be none for now.
+            # Waiters learn that there is no answer for now.
             handed.settle(None)
 
     def _send_own(self, wait_s: float) -> None:
@@ -306,7 +306,7 @@ class Sender:
             file.mark(end, sync=record is not None and record.do == "start")
 
     def _look_at_others(self) -> None:
-        """Late effects were left to whoever sends the spool: that may be this process, in its next round."""
+        """Late effects were left to the next sender of the spool: that may be this process, in its next round."""
         self._late_to_send, self._others_at = True, 0.0
 
     def _send_left(self, file: SpoolFile, wait_s: float) -> None:

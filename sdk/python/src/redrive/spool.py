@@ -1,6 +1,6 @@
 """What could not be said yet, on disk: one append-only file a process, synced before anybody relies on it, mode 0600.
 
-Its owner holds a lock on it as long as it lives. Whoever gets the lock of a file (the next process of the same server
+Its owner holds a lock on it as long as it lives. A process that gets the lock of a file (the next process of the same server
 and tenant, or `redrive spool send`) may send what the owner could not. Beside `NAME.spool` lies `NAME.sent`: how far
 it has been sent, and under which leases; a crash in between sends some lines again, which changes nothing."""
 
@@ -94,7 +94,7 @@ class SpoolFile:
 
     def mark(self, to: int, sync: bool) -> None:
         """Atomic. A lease that was given is synced: under it all that follows may be sent twice, without it a start that
-        was answered and has ended would be begun anew."""
+        was answered and has ended would be started again."""
         self.sent_to = to
         path = self.path.with_suffix(".sent")
         fresh = path.with_suffix(".new")
@@ -196,7 +196,7 @@ class Spool:
                     yield SpoolFile(path, file)
 
     def write_late(self, run: str, record: Record) -> SpoolFile:
-        """A file of its own for one report, synced, and locked until whoever has it closes it."""
+        """A separate file for one report, synced, and locked until its holder closes it."""
         lines = sealed(self._head) + record.line()
         with self._lock:
             if self._size + self._left_by_others() + len(lines) > self._max_bytes:

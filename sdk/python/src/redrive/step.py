@@ -191,7 +191,7 @@ class Step:
             try:
                 with Inside(self.run):
                     self.output = work()
-            except BaseException as error:  # noqa: BLE001 - it is handed to whoever waits
+            except BaseException as error:  # noqa: BLE001 - it is passed to the waiter
                 thrown.append(error)
             if not thrown and lazy.is_lazy(self.output):
                 return
@@ -213,7 +213,7 @@ class Step:
             return self._take(self.output)  # type: ignore[no-any-return]
         return self.output  # type: ignore[no-any-return]
 
-    # Beginning: behind whoever is at the same effect already.
+    # Starting: behind a call that does the same effect already.
 
     def _begin(self, interruptible: bool, timed: bool = True) -> None:
         while (other := self.run._claim(self)) is not None:
@@ -249,7 +249,7 @@ class Step:
                 self._end_flight(None)
             raise
         if self.done:
-            # Here, and not in the thread: whoever was started together with it joins it in every attempt.
+            # Here, and not in the thread: calls started together with it join it in every attempt.
             await off_loop(self._if_done)
 
     def _join(self, other: Flight) -> None:

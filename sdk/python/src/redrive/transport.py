@@ -242,7 +242,7 @@ def _left(until: float) -> float:
 
 
 class _BoundedSocket:
-    """A socket with one time limit for a whole call. A plain socket's timeout begins anew with each byte, so that a server
+    """A socket with one time limit for a whole call. A plain socket's timeout restarts with each byte, so that a server
     which drips them, or answers `100 Continue` for ever, would hold the agent without end."""
 
     def __init__(self, sock: socket.socket) -> None:

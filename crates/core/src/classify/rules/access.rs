@@ -1,7 +1,7 @@
 //! Authentication and permission.
 
 use super::{CLEAR, HINT, LIKELY, Rule};
-use crate::classify::evidence::Place::{Human, Llm, Tool};
+use crate::classify::evidence::FailurePlace::{Human, Llm, Tool};
 use crate::reason::Category::Conditional;
 use crate::reason::Reason::{AuthFailed, PermissionDenied};
 

@@ -1,7 +1,7 @@
 //! Defects in code and broken data.
 
 use super::{CLEAR, HINT, LIKELY, Rule, SURE};
-use crate::classify::evidence::Place::{Framework, Llm, Tool};
+use crate::classify::evidence::FailurePlace::{Framework, Llm, Tool};
 use crate::reason::Reason::{Bug, DataIntegrity};
 
 pub(super) static RULES: &[Rule] = &[

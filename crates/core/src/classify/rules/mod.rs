@@ -20,7 +20,7 @@ mod transport;
 
 use std::sync::LazyLock;
 
-use super::Place;
+use super::FailurePlace;
 use crate::reason::{Category, Reason};
 
 /// How much a rule's evidence weighs. Between rules that match, the heavier wins; between equal ones the one
@@ -57,7 +57,7 @@ pub struct Rule {
     /// None of these.
     pub unless: &'static [&'static str],
     /// If not empty, only there.
-    pub places: &'static [Place],
+    pub places: &'static [FailurePlace],
     /// If not empty, only with one of these statuses.
     pub statuses: &'static [u16],
     /// Where the wording comes from, or which family it serves.
@@ -98,7 +98,7 @@ impl Rule {
         self
     }
 
-    pub(super) const fn at(mut self, places: &'static [Place]) -> Self {
+    pub(super) const fn at(mut self, places: &'static [FailurePlace]) -> Self {
         self.places = places;
         self
     }

@@ -1,7 +1,7 @@
 //! Model output and agent steps: malformed, truncated or filtered output, loops, step limits.
 
 use super::{CLEAR, HINT, LIKELY, Rule, SURE};
-use crate::classify::evidence::Place::{Broker, Database, Framework, Human, Infrastructure, Llm, Tool, Validation};
+use crate::classify::evidence::FailurePlace::{Broker, Database, Framework, Human, Infrastructure, Llm, Tool, Validation};
 use crate::reason::Reason::{
     ContentFiltered, DataIntegrity, HallucinationLoop, InvalidRequest, MalformedOutput, MaxIterations,
     OutputTruncated, SchemaMismatch,

@@ -1,7 +1,7 @@
 //! Decisions by people that did not come in time, and cancelled work.
 
 use super::{CLEAR, HINT, LIKELY, Rule, SURE};
-use crate::classify::evidence::Place::{Framework, Human, Llm, Tool};
+use crate::classify::evidence::FailurePlace::{Framework, Human, Llm, Tool};
 use crate::reason::Reason::{ApprovalExpired, Cancelled, Unknown};
 
 pub(super) static RULES: &[Rule] = &[

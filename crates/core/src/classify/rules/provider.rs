@@ -1,7 +1,7 @@
 //! Model providers: rate limits, quotas, overload, failures, context windows, budgets.
 
 use super::{CLEAR, HINT, LIKELY, Rule, SURE};
-use crate::classify::evidence::Place::Llm;
+use crate::classify::evidence::FailurePlace::Llm;
 use crate::reason::Category::Conditional;
 use crate::reason::Reason::{
     ContextOverflow, ProviderError, ProviderOverloaded, QuotaExhausted, RateLimited, TokenBudgetExceeded,

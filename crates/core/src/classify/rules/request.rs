@@ -1,7 +1,7 @@
 //! Requests that are wrong in themselves, and resources that do not exist or already do.
 
 use super::{CLEAR, HINT, LIKELY, Rule, SURE};
-use crate::classify::evidence::Place::{Broker, Database, Llm};
+use crate::classify::evidence::FailurePlace::{Broker, Database, Llm};
 use crate::reason::Category::Transient;
 use crate::reason::Reason::{ConflictDuplicate, InvalidRequest, NotFound};
 

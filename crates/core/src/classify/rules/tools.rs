@@ -1,7 +1,7 @@
 //! Tools: missing, or failing in their own way.
 
 use super::{CLEAR, HINT, LIKELY, Rule, SURE};
-use crate::classify::evidence::Place::{Framework, Llm, Tool};
+use crate::classify::evidence::FailurePlace::{Framework, Llm, Tool};
 use crate::reason::Reason::{ToolError, ToolNotFound};
 
 pub(super) static RULES: &[Rule] = &[

@@ -1,7 +1,7 @@
 //! Timeouts, network, unavailable dependencies, exhausted resources.
 
 use super::{CLEAR, HINT, LIKELY, Rule, SURE};
-use crate::classify::evidence::Place::{
+use crate::classify::evidence::FailurePlace::{
     Broker, Database, Framework, Human, Infrastructure, Llm, Network as NetworkPlace, Tool, Validation,
 };
 use crate::reason::Category::{Permanent, Transient};

@@ -8,9 +8,9 @@ use serde_json::Value;
 use super::glob;
 use crate::classify::text;
 
-/// A pattern longer than this is a mistake.
+/// A longer pattern is refused.
 pub(super) const MOST_PATTERN_BYTES: usize = 2_000;
-/// How deep groups may nest, and how large a compiled expression may be: what runs is bounded by what is compiled.
+/// Limits on nesting and compiled size bound what an expression costs to run.
 const MOST_NESTING: u32 = 40;
 const MOST_COMPILED_BYTES: usize = 256 * 1024;
 /// How much of a field is searched; expressions are linear, so this bounds the time.
@@ -46,7 +46,7 @@ impl StatusMatch {
 
 /// What is known of the run besides the error.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct RunFields<'a> {
+pub struct RunFacts<'a> {
     pub tenant: &'a str,
     pub queue: &'a str,
     pub agent: Option<&'a str>,
@@ -58,7 +58,7 @@ pub struct RunFields<'a> {
     pub customer: Option<&'a str>,
 }
 
-/// A condition that is ready to be asked.
+/// A compiled condition.
 #[derive(Debug, Clone)]
 pub(super) enum Test {
     Exact(String),
@@ -110,7 +110,7 @@ pub struct PayloadMatch {
     pub pointer: String,
     #[serde(default)]
     pub op: Comparison,
-    /// What it is compared with; not asked for with `exists`.
+    /// The value to compare with; unused with `exists`.
     #[serde(default)]
     pub value: Value,
 }

@@ -16,7 +16,7 @@ use crate::reason::{Category, Reason};
 use crate::wire::Severity;
 use conditions::Test;
 
-pub use conditions::{Comparison, FieldMatch, PayloadMatch, RunFields, StatusMatch};
+pub use conditions::{Comparison, FieldMatch, PayloadMatch, RunFacts, StatusMatch};
 
 /// One `[[rule]]`. All conditions that are given must hold; one without any is refused.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -96,14 +96,14 @@ pub struct CompiledRule {
     pub fingerprint: Option<String>,
     pub instructions: Option<String>,
     pub runbook: Option<String>,
-    tests: Vec<(Source, Test)>,
+    tests: Vec<(ConditionSource, Test)>,
     status: Option<StatusMatch>,
     payload: Vec<PayloadMatch>,
 }
 
 /// Where a condition's value comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Source {
+enum ConditionSource {
     Text,
     Detail,
     ErrorType,
@@ -122,8 +122,8 @@ enum Source {
     Customer,
 }
 
-impl Source {
-    fn value<'a>(self, evidence: &Evidence<'a>, run: &RunFields<'a>) -> Option<&'a str> {
+impl ConditionSource {
+    fn value<'a>(self, evidence: &Evidence<'a>, run: &RunFacts<'a>) -> Option<&'a str> {
         match self {
             Self::Text => Some(evidence.text),
             Self::Detail => evidence.detail,
@@ -177,7 +177,7 @@ impl UserRules {
     pub fn first_match(
         &self,
         evidence: &Evidence<'_>,
-        run: &RunFields<'_>,
+        run: &RunFacts<'_>,
         payload_json: Option<&str>,
     ) -> Option<&CompiledRule> {
         let payload: Option<Value> = payload_json
@@ -219,14 +219,14 @@ impl CompiledRule {
         })
     }
 
-    fn holds(&self, evidence: &Evidence<'_>, run: &RunFields<'_>, payload: Option<&Value>) -> bool {
+    fn holds(&self, evidence: &Evidence<'_>, run: &RunFacts<'_>, payload: Option<&Value>) -> bool {
         self.status.is_none_or(|status| status.holds(evidence.http_status))
             && self.tests.iter().all(|(source, test)| test.holds(source.value(evidence, run)))
             && self.payload.iter().all(|condition| condition.holds(payload))
     }
 }
 
-/// Names stand in verdicts and lists: short, and a name at all.
+/// Names appear in verdicts and lists: they must be short and not empty.
 fn check_words(
     name: Option<&str>,
     fingerprint: Option<&str>,
@@ -247,32 +247,32 @@ fn check_words(
     Ok(())
 }
 
-fn tests_of(matches: UserMatch) -> Result<Vec<(Source, Test)>, String> {
-    let fields: [(&str, Source, Option<FieldMatch>); 16] = [
-        ("text", Source::Text, matches.text),
-        ("detail", Source::Detail, matches.detail),
-        ("error_type", Source::ErrorType, matches.error_type),
-        ("response_body", Source::ResponseBody, matches.response_body),
-        ("provider", Source::Provider, matches.provider),
-        ("context", Source::Context, matches.context),
-        ("finish_reason", Source::FinishReason, matches.finish_reason),
-        ("tenant", Source::Tenant, matches.tenant),
-        ("queue", Source::Queue, matches.queue),
-        ("agent", Source::Agent, matches.agent),
-        ("model", Source::Model, matches.model),
-        ("tool", Source::Tool, matches.tool),
-        ("step", Source::Step, matches.step),
-        ("environment", Source::Environment, matches.environment),
-        ("task_type", Source::TaskType, matches.task_type),
-        ("customer", Source::Customer, matches.customer),
+fn tests_of(matches: UserMatch) -> Result<Vec<(ConditionSource, Test)>, String> {
+    let fields: [(&str, ConditionSource, Option<FieldMatch>); 16] = [
+        ("text", ConditionSource::Text, matches.text),
+        ("detail", ConditionSource::Detail, matches.detail),
+        ("error_type", ConditionSource::ErrorType, matches.error_type),
+        ("response_body", ConditionSource::ResponseBody, matches.response_body),
+        ("provider", ConditionSource::Provider, matches.provider),
+        ("context", ConditionSource::Context, matches.context),
+        ("finish_reason", ConditionSource::FinishReason, matches.finish_reason),
+        ("tenant", ConditionSource::Tenant, matches.tenant),
+        ("queue", ConditionSource::Queue, matches.queue),
+        ("agent", ConditionSource::Agent, matches.agent),
+        ("model", ConditionSource::Model, matches.model),
+        ("tool", ConditionSource::Tool, matches.tool),
+        ("step", ConditionSource::Step, matches.step),
+        ("environment", ConditionSource::Environment, matches.environment),
+        ("task_type", ConditionSource::TaskType, matches.task_type),
+        ("customer", ConditionSource::Customer, matches.customer),
     ];
     let given = fields.into_iter().filter_map(|(name, source, condition)| Some((name, source, condition?)));
     given.map(|(name, source, condition)| Ok((source, Test::new(name, condition)?))).collect()
 }
 
 impl CompiledRule {
-    /// The rule's word on what others, the caller or the built-in rules, have made of the failure. Limits and waits are
-    /// read from the evidence whoever names the reason.
+    /// Applies the rule over the classification by the caller or the built-in rules. Limits and waits always come from
+    /// the evidence.
     pub fn decide(&self, otherwise: Classified) -> Classified {
         let named = self.reason.as_ref().map(crate::reason::Reason::category);
         Classified {

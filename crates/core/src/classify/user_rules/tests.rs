@@ -7,8 +7,8 @@ fn rules(rules: Value) -> Result<UserRules, RuleError> {
     compile(serde_json::from_value(rules).expect("well-formed rules"))
 }
 
-fn run() -> RunFields<'static> {
-    RunFields { tenant: "acme", queue: "invoices", agent: Some("biller"), ..RunFields::default() }
+fn run() -> RunFacts<'static> {
+    RunFacts { tenant: "acme", queue: "invoices", agent: Some("biller"), ..RunFacts::default() }
 }
 
 fn first(set: &UserRules, evidence: &Evidence<'_>, payload: Option<&str>) -> Option<String> {

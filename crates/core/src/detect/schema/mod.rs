@@ -27,7 +27,7 @@ struct CheckedSchema {
     patterns: HashMap<String, Regex>,
 }
 
-/// What a schema must not be.
+/// Why a schema is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadSchema(String);
@@ -42,7 +42,7 @@ impl OutputSchema {
     /// response) that is that value in JSON.
     pub(crate) fn breach(&self, output: Option<&str>, said: Option<&str>) -> Option<String> {
         let Some(output) = output else { return Some("there is no output".into()) };
-        // Text that no JSON value of ours can hold (half a surrogate pair) is nobody's breach.
+        // Text with half a surrogate pair, which our JSON values can't hold, is no breach.
         let value: Value = serde_json::from_str(output).ok()?;
         let as_it_is = self.look(&value)?;
         let Some(said) = said else { return Some(as_it_is) };
@@ -123,12 +123,12 @@ const MAPS: &[&str] = &["properties", "patternProperties", "$defs", "definitions
 const COUNTS: &[&str] =
     &["minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties", "minContains", "maxContains"];
 const NUMBERS: &[&str] = &["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"];
-/// What would be silently ignored, and is better refused.
+/// Keywords that would be silently ignored are refused.
 const UNKNOWN_TO_US: &[&str] =
     &["$dynamicRef", "$recursiveRef", "unevaluatedProperties", "unevaluatedItems", "dependencies", "additionalItems"];
 const TYPES: &[&str] = &["null", "boolean", "object", "array", "number", "string", "integer"];
 
-/// Refuses what we could not ask, and compiles every expression.
+/// Refuses unsupported keywords, and compiles every expression.
 fn check(source: &Value) -> Result<HashMap<String, Regex>, BadSchema> {
     let bytes = source.to_string().len();
     if bytes > MOST_BYTES {

@@ -9,7 +9,7 @@ fn found(schema: &Value, value: &Value) -> Validation {
     Validator::new(schema, &check(schema).unwrap()).at(value)
 }
 
-/// A schema, a value that fits, one that does not, and what is said of it.
+/// A schema, a value that fits, one that does not, and the expected message.
 #[test]
 fn each_keyword_accepts_and_rejects_with_a_message() {
     for (schema, good, bad, said) in [

@@ -17,7 +17,7 @@ pub(super) enum Validation {
     TooMuchToTell,
 }
 
-/// Why a look ends early.
+/// Why validation ends early.
 enum Halt {
     Breach(String),
     TooMuch,

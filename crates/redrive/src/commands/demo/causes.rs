@@ -1,5 +1,5 @@
-//! What the demo is made of: agents, tenants, queue owners, and causes of failure in the wording of those who raise them.
-//! A test asks the real classifier about each cause.
+//! The demo's data: agents, tenants, queue owners, and failures in the wording of real providers and frameworks. A test
+//! checks each one with the real classifier.
 
 use redrive_core::reason::Category;
 
@@ -10,7 +10,7 @@ pub(crate) enum Shape {
     Error,
     /// The worker is gone: nothing is reported, the lease runs out.
     Silence,
-    /// An error, and an effect that was begun and never answered for.
+    /// An error, with an effect whose outcome is unknown.
     EffectInDoubt(&'static str),
 }
 
@@ -18,11 +18,11 @@ pub(crate) enum Shape {
 #[derive(Debug)]
 pub(crate) struct Cause {
     pub(crate) category: Category,
-    /// How often it is met among its category's.
+    /// Its share within its category.
     pub(crate) weight: u32,
-    /// Whether automation can get past it. What can't ends in a dead letter.
+    /// Whether a retry can succeed; otherwise it ends as a dead letter.
     pub(crate) can_recover: bool,
-    /// Whom it happens to.
+    /// Agents that it happens to.
     pub(crate) agents: &'static [&'static str],
     pub(crate) error_type: Option<&'static str>,
     pub(crate) http_status: Option<u16>,
@@ -302,7 +302,7 @@ pub(crate) const TENANTS: [DemoTenant; 5] = [
     DemoTenant { tenant: "umbrella", weight: 8 },
 ];
 
-/// Who looks after a queue, and what is written down for a bad day.
+/// Queue, owner and description.
 pub(crate) const OWNERS: [(&str, &str, &str); 7] = [
     ("invoices", "finance-automation", "Invoices read and booked for customers."),
     ("support", "support-tools", "Answers drafted for tickets."),

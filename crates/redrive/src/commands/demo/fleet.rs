@@ -1,5 +1,5 @@
-//! The fleet as a pure simulation: which runs there are, which fail, of what, and which recover; and each as the requests
-//! that its agent sends. The same seed gives the same fleet.
+//! The simulated fleet, as a pure function of its seed: which runs fail, why, and which recover, and the requests that
+//! each agent sends.
 
 use redrive_client::start;
 use redrive_core::ids::{RunId, Tenant};
@@ -23,18 +23,18 @@ const FAILURES_MAX: u32 = 3;
 /// Three silences in a row are poison.
 pub(crate) const SILENCES_MAX: u32 = 2;
 
-/// How a run is going to go.
+/// The planned outcome of a run.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Plan {
+pub(crate) enum Scenario {
     Succeeds,
-    /// Fails so often, then succeeds.
+    /// Fails this many times, then succeeds.
     Recovers(&'static Cause, u32),
-    /// Fails until nobody tries any more.
+    /// Fails until automation stops.
     Dies(&'static Cause),
 }
 
-impl Plan {
-    /// What the attempt of this number fails of; none: it succeeds.
+impl Scenario {
+    /// The cause of this attempt's failure; none if it succeeds.
     pub(crate) fn failure_at(self, attempt: u32) -> Option<&'static Cause> {
         match self {
             Self::Succeeds => None,
@@ -52,7 +52,7 @@ pub(crate) struct Work {
     pub(crate) tenant: &'static str,
     pub(crate) customer: u32,
     pub(crate) severity: Severity,
-    pub(crate) plan: Plan,
+    pub(crate) plan: Scenario,
 }
 
 pub(crate) struct Fleet {
@@ -83,8 +83,8 @@ impl Fleet {
         self.made += 1;
         let plan = self.plan();
         let agent = match plan {
-            Plan::Succeeds => &AGENTS[self.below(AGENTS.len())],
-            Plan::Recovers(cause, _) | Plan::Dies(cause) => self.one_of(cause.agents),
+            Scenario::Succeeds => &AGENTS[self.below(AGENTS.len())],
+            Scenario::Recovers(cause, _) | Scenario::Dies(cause) => self.one_of(cause.agents),
         };
         Work {
             number: self.made,
@@ -120,17 +120,17 @@ impl Fleet {
         text
     }
 
-    fn plan(&mut self) -> Plan {
+    fn plan(&mut self) -> Scenario {
         if !self.failures.draw(&self.dice).unwrap_or_default() {
-            return Plan::Succeeds;
+            return Scenario::Succeeds;
         }
         let at = self.categories.draw(&self.dice).unwrap_or_default();
         let (category, ..) = MIX[at];
         if !self.recoveries[at].draw(&self.dice).unwrap_or_default() {
-            return Plan::Dies(self.cause(category, false));
+            return Scenario::Dies(self.cause(category, false));
         }
         let cause = self.cause(category, true);
-        Plan::Recovers(cause, self.failures_before_recovery(cause))
+        Scenario::Recovers(cause, self.failures_before_recovery(cause))
     }
 
     fn cause(&self, category: Category, recovers: bool) -> &'static Cause {
@@ -193,8 +193,8 @@ impl Fleet {
     }
 }
 
-/// Cards dealt in random order, all of them before any again: shares come out right over hundreds of runs, not only
-/// over millions.
+/// A shuffled deck, dealt to the end before it is shuffled again: shares are exact over hundreds of runs, not only over
+/// millions.
 struct Deck<T> {
     cards: Vec<T>,
     dealt: usize,
@@ -288,7 +288,7 @@ impl Work {
         }
     }
 
-    /// Begun, and nobody knows how it ended.
+    /// Begun, with an unknown outcome.
     fn begun_effect(&self, name: &str) -> StepReport {
         let key = format!("{}-{}:{name}", self.agent.task_type, self.number).parse().ok();
         let status = StepStatus::Started;
@@ -332,9 +332,9 @@ mod tests {
         for _ in 0..RUNS {
             let at = |cause: &Cause| Category::ALL.iter().position(|category| *category == cause.category).unwrap();
             match fleet.next().plan {
-                Plan::Succeeds => {}
-                Plan::Dies(cause) => seen.failed[at(cause)] += 1.0,
-                Plan::Recovers(cause, failures) => {
+                Scenario::Succeeds => {}
+                Scenario::Dies(cause) => seen.failed[at(cause)] += 1.0,
+                Scenario::Recovers(cause, failures) => {
                     assert!(cause.can_recover && (1..=FAILURES_MAX).contains(&failures));
                     seen.failed[at(cause)] += 1.0;
                     seen.recovered[at(cause)] += 1.0;

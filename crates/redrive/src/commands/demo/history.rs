@@ -1,5 +1,5 @@
-//! Thirty days in a few seconds: the fleet's runs reported to the real store, whose clock is moved along. What became
-//! of each is the engine's own verdict; the plan only says what the agents did.
+//! Thirty days of history in a few seconds: the fleet's runs reported to the real store with a simulated clock. The
+//! engine decides each outcome; the scenario only says what the agents did.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -15,7 +15,7 @@ use redrive_engine::{LeaseCall, ManualClock, RunRef, Store, TenantScope, UnderLe
 use redrive_server::capture;
 
 use super::causes::{OWNERS, Shape};
-use super::fleet::{Fleet, Plan, SILENCES_MAX, Work};
+use super::fleet::{Fleet, SILENCES_MAX, Scenario, Work};
 
 const DAYS: u64 = 30;
 const HOURS: u64 = DAYS * 24;
@@ -75,9 +75,9 @@ pub(crate) async fn make_history(
 struct History {
     store: Arc<dyn Store>,
     clock: Arc<ManualClock>,
-    /// What is to be tried again.
+    /// Runs to retry.
     waiting: HashMap<RunId, Work>,
-    /// Attempts that nobody will report on.
+    /// Attempts that go silent.
     quiet: usize,
     made: HistoryCounts,
 }
@@ -96,7 +96,7 @@ struct Attempt {
 enum AttemptResult {
     Settled,
     Again(RunId, Work),
-    /// Nothing was said; unless this was the last time, somebody will try again.
+    /// Silence; unless it was the last attempt, a retry follows.
     Quiet(Option<(RunId, Work)>),
 }
 
@@ -121,9 +121,9 @@ impl History {
         for work in works {
             self.made.runs += 1;
             match work.plan {
-                Plan::Succeeds => {}
-                Plan::Recovers(..) => self.made.recovered += 1,
-                Plan::Dies(_) => self.made.dead += 1,
+                Scenario::Succeeds => {}
+                Scenario::Recovers(..) => self.made.recovered += 1,
+                Scenario::Dies(_) => self.made.dead += 1,
             }
         }
     }
@@ -142,7 +142,7 @@ impl History {
         together(works.into_iter().map(begin)).await
     }
 
-    /// Time passes; what has gone quiet is found, what is due is tried again.
+    /// Advances the clock, rescues silent attempts and retries due runs.
     async fn retry(&mut self, fleet: &Fleet) -> anyhow::Result<()> {
         self.clock.advance_ms(ROUND_MS);
         if self.quiet > 0 {

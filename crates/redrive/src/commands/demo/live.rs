@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redrive_client::{Begun, Client, RunHandle};
+use redrive_client::{Client, RunHandle, StartOutcome};
 use redrive_core::ids::{RunId, Tenant};
 use redrive_core::policy::PolicyLayer;
 use redrive_core::run::StateName;
@@ -15,21 +15,21 @@ use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
 use super::causes::{AGENTS, Agent, CAUSES, Cause, Shape, TENANTS};
-use super::fleet::{Fleet, Plan, Work};
+use super::fleet::{Fleet, Scenario, Work};
 
-/// At the usual speed.
+/// At speed 1.
 const RUNS_PER_S: f64 = 12.0;
 const IN_FLIGHT_MAX: usize = 256;
 const WORKERS: u32 = 3;
-/// Short, so that a silence is noticed while one watches.
+/// Short, so that silence shows within seconds.
 pub(crate) const LEASE_MS: u64 = 5 * SECOND_MS;
 const SCHEDULE_MS: [u64; 3] = [3 * SECOND_MS, 8 * SECOND_MS, 15 * SECOND_MS];
 
-/// How fast everything goes; 1 is the usual speed.
+/// Speed of the demo; 1 is normal.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Pace(pub(crate) f64);
+pub(crate) struct DemoPace(pub(crate) f64);
 
-impl Pace {
+impl DemoPace {
     pub(crate) async fn pause(self, seconds: f64) {
         sleep(Duration::from_secs_f64(seconds / self.0)).await;
     }
@@ -38,9 +38,9 @@ impl Pace {
 /// What agents and workers share.
 pub(crate) struct FleetState {
     pub(crate) client: Client,
-    pub(crate) pace: Pace,
+    pub(crate) pace: DemoPace,
     fleet: Mutex<Fleet>,
-    /// Runs that are under way or will be tried again, and how they are going to go.
+    /// Running and waiting runs, with their scenarios.
     works: Mutex<HashMap<RunId, Work>>,
 }
 
@@ -49,7 +49,7 @@ impl FleetState {
         self.fleet.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Under one lock: asking twice in one expression would wait for itself.
+    /// One lock for both: taking it twice in one expression would deadlock.
     pub(crate) fn two_rolls(&self) -> (f64, f64) {
         let fleet = self.fleet();
         (fleet.roll(), fleet.roll())
@@ -65,7 +65,7 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    pub(crate) fn start(client: Client, fleet: Fleet, pace: Pace) -> Self {
+    pub(crate) fn start(client: Client, fleet: Fleet, pace: DemoPace) -> Self {
         let tasks = Arc::new(Tasks::default());
         let state = Arc::new(FleetState { client, pace, fleet: Mutex::new(fleet), works: Mutex::default() });
         for number in 1..=WORKERS {
@@ -75,12 +75,12 @@ impl Live {
         Self { tasks }
     }
 
-    /// The agents just stop, as agents do.
+    /// The agents stop without a word.
     pub(crate) async fn stop(self) {
         self.tasks.finish(Duration::ZERO).await;
     }
 
-    /// What a queue needs for retries to happen while one watches.
+    /// Queue settings with short waits, so that retries show quickly.
     pub(crate) fn queue(settings: QueueSettings) -> QueueSettings {
         let policy =
             PolicyLayer { schedule_ms: Some(SCHEDULE_MS.to_vec()), lease_ms: Some(LEASE_MS), ..PolicyLayer::default() };
@@ -88,7 +88,7 @@ impl Live {
     }
 }
 
-/// Gives out work at the fleet's rate, as long as there are hands for it.
+/// Starts runs at the fleet's rate, up to the limit in flight.
 async fn dispatch(state: Arc<FleetState>, tasks: std::sync::Weak<Tasks>) {
     let hands = Arc::new(Semaphore::new(IN_FLIGHT_MAX));
     loop {
@@ -117,14 +117,14 @@ async fn run(state: &Arc<FleetState>, work: Work) -> anyhow::Result<()> {
     let run_id = work.run_id()?;
     state.works().insert(run_id, work.clone());
     match state.client.begin(start).await? {
-        Begun::Attempt(handle) => attempt(state, tenant, &work, handle).await,
-        Begun::Closed(_) => Ok(()),
+        StartOutcome::Attempt(handle) => attempt(state, tenant, &work, handle).await,
+        StartOutcome::Closed(_) => Ok(()),
     }
 }
 
 const LEASES_MAX: u32 = 5;
 const WAIT_MS: u64 = 2_000;
-/// Of the runs that a person sends round again, those that come through.
+/// The share of replays by people that succeed.
 const REPLAYS_SUCCEED: f64 = 0.9;
 
 /// Steps through the work and reports how it ended.
@@ -151,7 +151,7 @@ pub(crate) async fn attempt(
         return Ok(());
     };
     if cause.shape == Shape::Silence {
-        // The worker is gone: nobody beats for it, nobody says why.
+        // The worker is gone: no heartbeat and no report follow.
         return Ok(());
     }
     let message = state.fleet().message(cause);
@@ -162,7 +162,7 @@ pub(crate) async fn attempt(
     Ok(())
 }
 
-/// A worker: leases what is due, works on it, comes back for more.
+/// A worker: leases due runs and works on them in a loop.
 pub(crate) async fn lease_and_work(state: Arc<FleetState>, number: u32) {
     let mut request = LeaseRequest {
         tenant: None,
@@ -177,7 +177,7 @@ pub(crate) async fn lease_and_work(state: Arc<FleetState>, number: u32) {
     };
     loop {
         let Ok(answer) = state.client.lease(&request).await else {
-            // Its answer may have got lost: under the same name the call gets what it got.
+            // The answer may be lost: the same request id gets the same leases.
             state.pace.pause(1.0).await;
             continue;
         };
@@ -194,7 +194,7 @@ pub(crate) async fn lease_and_work(state: Arc<FleetState>, number: u32) {
     }
 }
 
-/// The work as it was planned; for what a person sent round again, a new plan.
+/// The planned scenario; a replay by a person gets a new one.
 fn known(state: &FleetState, leased: &LeasedRun) -> Work {
     let planned = state.works().get(&leased.run_id).cloned();
     match planned {
@@ -203,19 +203,19 @@ fn known(state: &FleetState, leased: &LeasedRun) -> Work {
             let is_theirs = |agent: &&Agent| leased.agent.as_ref().is_some_and(|name| name.as_str() == agent.name);
             let agent = AGENTS.iter().find(is_theirs).unwrap_or(&AGENTS[0]);
             let plan = plan_of_replay(state, agent);
-            // The tenant is whoever's the lease says.
+            // The tenant comes from the lease.
             Work { number: 0, agent, tenant: TENANTS[0].tenant, customer: 0, severity: Severity::Normal, plan }
         }
     }
 }
 
-/// Mostly the person was right; otherwise something else is in the way.
-fn plan_of_replay(state: &FleetState, agent: &Agent) -> Plan {
+/// Most replays succeed; the others fail with another cause.
+fn plan_of_replay(state: &FleetState, agent: &Agent) -> Scenario {
     let fleet = state.fleet();
     let theirs = CAUSES.iter().filter(|cause| cause.shape == Shape::Error && cause.agents.contains(&agent.name));
     let theirs: Vec<&'static Cause> = theirs.collect();
     match theirs.get(fleet.below(theirs.len())) {
-        Some(cause) if fleet.roll() >= REPLAYS_SUCCEED => Plan::Dies(cause),
-        Some(_) | None => Plan::Succeeds,
+        Some(cause) if fleet.roll() >= REPLAYS_SUCCEED => Scenario::Dies(cause),
+        Some(_) | None => Scenario::Succeeds,
     }
 }

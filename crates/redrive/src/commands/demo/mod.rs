@@ -7,7 +7,7 @@ mod live;
 
 use fleet::Fleet;
 use history::{HistoryCounts, make_history, set_queues};
-use live::{Live, Pace};
+use live::{DemoPace, Live};
 
 use std::io::{self, BufRead as _, IsTerminal as _};
 use std::net::{SocketAddr, TcpListener};
@@ -34,20 +34,20 @@ use crate::commands::now;
 use crate::commands::serve::{Signals, replica_name};
 use crate::escape;
 use crate::log::{self, LogFormat};
-use crate::out::{Out, Style};
+use crate::out::{Printer, Style};
 
 const LISTEN_DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 7070);
-/// So many that more than 200 dead letters are left at 0.45 %.
+/// Enough for more than 200 dead letters at 0.45 %.
 const HISTORY_RUNS: u64 = 47_000;
 const GRACE_MS: u64 = 1_000;
 const LAST_TASKS: Duration = Duration::from_secs(1);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Another number, another fleet; the same one, the same again
+    /// Seed of the fleet; the same seed gives the same fleet
     #[arg(long, default_value_t = 7)]
     seed: u64,
-    /// How fast the live fleet works: 2 is twice the usual speed
+    /// Speed of the live fleet; 2 is twice as fast
     #[arg(long, default_value_t = 1.0, value_parser = speed)]
     speed: f64,
     /// Where to listen [default: 127.0.0.1:7070, or a free port if that is taken]
@@ -63,7 +63,7 @@ fn speed(text: &str) -> Result<f64, String> {
     if (0.1..=100.0).contains(&speed) { Ok(speed) } else { Err("from 0.1 to 100".into()) }
 }
 
-pub(crate) fn run(args: &Args, out: &mut Out) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args, out: &mut Printer) -> anyhow::Result<()> {
     log::begin(LogFormat::Auto, "warn")?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime")?;
     let folder = TempFolder::new()?;
@@ -72,8 +72,8 @@ pub(crate) fn run(args: &Args, out: &mut Out) -> anyhow::Result<()> {
     result.and(folder.remove())
 }
 
-/// Whatever it is doing, a signal ends it.
-async fn demo(args: &Args, folder: &TempFolder, out: &mut Out) -> anyhow::Result<()> {
+/// A signal ends it at any point.
+async fn demo(args: &Args, folder: &TempFolder, out: &mut Printer) -> anyhow::Result<()> {
     let mut signals = Signals::new()?;
     let listen = free_address(args.listen)?;
     let mut fleet = Fleet::new(args.seed);
@@ -96,14 +96,14 @@ async fn demo(args: &Args, folder: &TempFolder, out: &mut Out) -> anyhow::Result
     tokio::select! {
         () = server.stop() => result,
         () = signals.next() => {
-            // Not even the last requests are waited for; the folder goes all the same.
+            // Open requests are not awaited; the folder is removed either way.
             let _ = std::fs::remove_dir_all(folder.path());
             process::exit(1)
         }
     }
 }
 
-/// An address that was asked for has to be free; the usual one may make way for another.
+/// An explicit address must be free; the default falls back to a free port.
 fn free_address(asked: Option<SocketAddr>) -> anyhow::Result<SocketAddr> {
     let listen = asked.unwrap_or(LISTEN_DEFAULT);
     match TcpListener::bind(listen) {
@@ -137,7 +137,7 @@ fn config(listen: SocketAddr) -> Config {
     Config { listen, metrics_listen: None, limits, replica: replica_name() }
 }
 
-/// One for the person who looks, one for the fleet.
+/// One key for the user, one for the fleet.
 struct Keys {
     admin: String,
     hash: [u8; 32],
@@ -163,11 +163,11 @@ async fn show(
     keys: &Keys,
     fleet: Fleet,
     signals: &mut Signals,
-    out: &mut Out,
+    out: &mut Printer,
 ) -> anyhow::Result<()> {
     let url = format!("http://{}", server.address());
-    let live = Live::start(Client::new(&url, &keys.worker)?, fleet, Pace(args.speed));
-    let status = Status::new(Client::new(&url, &keys.admin)?);
+    let live = Live::start(Client::new(&url, &keys.worker)?, fleet, DemoPace(args.speed));
+    let status = DemoStatus::new(Client::new(&url, &keys.admin)?);
     let mut enter = EnterKey::listen();
     let shown = tokio::select! {
         shown = status.show(&mut enter, || server.login_link(keys.hash), out) => shown,
@@ -177,7 +177,7 @@ async fn show(
     shown
 }
 
-/// What a newcomer needs to know.
+/// The introduction for a new user.
 struct Greeting<'a> {
     url: String,
     made: HistoryCounts,
@@ -186,7 +186,7 @@ struct Greeting<'a> {
 }
 
 impl Greeting<'_> {
-    fn print(&self, keys: &Keys, link: &str, out: &mut Out) -> anyhow::Result<()> {
+    fn print(&self, keys: &Keys, link: &str, out: &mut Printer) -> anyhow::Result<()> {
         let HistoryCounts { runs, recovered, dead } = self.made;
         let program = std::env::args().next().unwrap_or_else(|| "redrive".into());
         let (program, url) = (escape::shell(&program), &self.url);
@@ -241,7 +241,7 @@ impl TempFolder {
 
 pub(crate) struct EnterKey {
     pressed: mpsc::UnboundedReceiver<()>,
-    /// Kept, so that a listener without a terminal waits for ever.
+    /// Kept open, so that `recv` never ends without a terminal.
     _tell: mpsc::UnboundedSender<()>,
 }
 
@@ -252,7 +252,7 @@ impl EnterKey {
         let to = tell.clone();
         if io::stdin().is_terminal() {
             let listen = move || io::stdin().lock().lines().map_while(Result::ok).all(|_| to.send(()).is_ok());
-            // Without it there is only one link.
+            // Without the thread, Enter makes no new link.
             let _ = std::thread::Builder::new().name("enter".into()).spawn(listen);
         }
         Self { pressed, _tell: tell }
@@ -268,24 +268,24 @@ impl EnterKey {
 const ON_A_TERMINAL: Duration = Duration::from_millis(500);
 const ELSEWHERE: Duration = Duration::from_secs(10);
 
-pub(crate) struct Status {
+pub(crate) struct DemoStatus {
     client: Client,
 }
 
-impl Status {
+impl DemoStatus {
     pub(crate) fn new(client: Client) -> Self {
         Self { client }
     }
 
-    /// Until the output can't be written any more. Enter asks for another link.
+    /// Prints counts until the output is closed. Enter prints a new link.
     pub(crate) async fn show(
         &self,
         enter: &mut EnterKey,
         new_link: impl Fn() -> String,
-        out: &mut Out,
+        out: &mut Printer,
     ) -> anyhow::Result<()> {
         loop {
-            // A look that failed is made up for by the next one.
+            // The next round makes up for a failed request.
             if let Ok(stats) = self.client.stats(&StatsQuery::default()).await {
                 print(&stats, out)?;
             }
@@ -297,7 +297,7 @@ impl Status {
     }
 }
 
-fn print(stats: &StatsAnswer, out: &mut Out) -> anyhow::Result<()> {
+fn print(stats: &StatsAnswer, out: &mut Printer) -> anyhow::Result<()> {
     let words = counts(stats);
     let plain: Vec<String> = words.iter().map(|(word, n, _)| format!("{word} {n}")).collect();
     let plain = plain.join("   ");

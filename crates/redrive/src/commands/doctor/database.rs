@@ -1,14 +1,14 @@
-//! A database's own state, where the store is in PostgreSQL.
+//! Checks of a PostgreSQL database that holds the store.
 
 use redrive_core::time::MINUTE_MS;
 use redrive_store::postgres::{Setup, Visit};
 
-use super::{Finding, Severity};
+use super::{Finding, FindingLevel};
 
 const MIB: u64 = 1 << 20;
-/// Dead rows that a transaction holds up for longer than this slow claims down.
+/// A transaction open for longer than this keeps dead rows, which slow claims.
 const OLD_TRANSACTION_MS: u64 = 10 * MINUTE_MS;
-/// A server folds every second: so many rows left mean that none does.
+/// A server folds deltas every second: more rows than this mean that none does.
 const UNFOLDED_MAX: u64 = 100_000;
 
 pub(crate) fn database(store: &mut Visit) -> Vec<Finding> {
@@ -30,7 +30,7 @@ fn version(name: &str, setup: &Setup) -> Finding {
     let seen = format!("PostgreSQL {server_version} at {name}, schema {schema}, {} MiB", bytes / MIB);
     if setup.follows {
         let what = "Point Redrive at the primary: this one can't be written to.";
-        return Finding::new(Severity::Danger, "store", format!("{seen}; it is a standby"), what);
+        return Finding::new(FindingLevel::Danger, "store", format!("{seen}; it is a standby"), what);
     }
     Finding::fine("store", seen)
 }
@@ -46,8 +46,8 @@ fn durability(setup: &Setup) -> Finding {
     if *fsync && *full_page_writes && synchronous_commit != "off" {
         return Finding::fine("durability", seen);
     }
-    let what = "Turn them on: what is acknowledged would be lost or damaged by a crash.";
-    Finding::new(Severity::Danger, "durability", seen, what)
+    let what = "Turn them on: a crash could lose or damage acknowledged writes.";
+    Finding::new(FindingLevel::Danger, "durability", seen, what)
 }
 
 fn indexes(setup: &Setup) -> Finding {
@@ -55,8 +55,8 @@ fn indexes(setup: &Setup) -> Finding {
         return Finding::fine("integrity", "every index is valid");
     }
     let names = setup.invalid_indexes.join(", ");
-    let what = format!("Build them anew: `REINDEX INDEX {names}`.");
-    Finding::new(Severity::Danger, "integrity", format!("not valid: {names}"), what)
+    let what = format!("Rebuild them: `REINDEX INDEX {names}`.");
+    Finding::new(FindingLevel::Danger, "integrity", format!("not valid: {names}"), what)
 }
 
 fn connections(setup: &Setup) -> Finding {
@@ -66,18 +66,18 @@ fn connections(setup: &Setup) -> Finding {
         return Finding::fine("connections", seen);
     }
     let what = "Raise max_connections, or run fewer replicas: each needs about twenty.";
-    Finding::new(Severity::Action, "connections", seen, what)
+    Finding::new(FindingLevel::Action, "connections", seen, what)
 }
 
 fn cleaning(setup: &Setup) -> Finding {
     if !setup.autovacuum {
-        let what = "Turn autovacuum on: a queue without it grows slower by the hour.";
-        return Finding::new(Severity::Action, "vacuum", "autovacuum is off", what);
+        let what = "Turn autovacuum on: without it the queue gets slower every hour.";
+        return Finding::new(FindingLevel::Action, "vacuum", "autovacuum is off", what);
     }
     let minutes = setup.oldest_transaction_ms / MINUTE_MS;
     if setup.oldest_transaction_ms > OLD_TRANSACTION_MS {
-        let what = "End it, if nobody needs it: what it holds up can't be cleaned away.";
-        return Finding::new(Severity::Action, "vacuum", format!("a transaction is open for {minutes} min"), what);
+        let what = "End it if it is not needed: it keeps dead rows from being vacuumed.";
+        return Finding::new(FindingLevel::Action, "vacuum", format!("a transaction is open for {minutes} min"), what);
     }
     Finding::fine("vacuum", "autovacuum is on, and no transaction holds it up")
 }
@@ -88,7 +88,7 @@ fn folding(setup: &Setup) -> Finding {
         return Finding::fine("figures", seen);
     }
     Finding::new(
-        Severity::Action,
+        FindingLevel::Action,
         "figures",
         seen,
         "Start a server: it folds them. Until then figures are slow to read.",
@@ -119,14 +119,17 @@ mod tests {
 
     #[test]
     fn data_loss_risk_is_danger_and_slowness_is_action() {
-        assert_eq!(version("h", &setup()).severity, Severity::Fine);
-        assert_eq!(version("h", &Setup { follows: true, ..setup() }).severity, Severity::Danger);
-        assert_eq!(durability(&setup()).severity, Severity::Fine);
-        assert_eq!(durability(&Setup { synchronous_commit: "off".into(), ..setup() }).severity, Severity::Danger);
-        assert_eq!(indexes(&Setup { invalid_indexes: vec!["runs_due".into()], ..setup() }).severity, Severity::Danger);
-        assert_eq!(connections(&Setup { connections: 95, ..setup() }).severity, Severity::Action);
-        assert_eq!(cleaning(&Setup { autovacuum: false, ..setup() }).severity, Severity::Action);
-        assert_eq!(cleaning(&Setup { oldest_transaction_ms: 3_600_000, ..setup() }).severity, Severity::Action);
-        assert_eq!(folding(&Setup { unfolded: 1_000_000, ..setup() }).severity, Severity::Action);
+        assert_eq!(version("h", &setup()).severity, FindingLevel::Fine);
+        assert_eq!(version("h", &Setup { follows: true, ..setup() }).severity, FindingLevel::Danger);
+        assert_eq!(durability(&setup()).severity, FindingLevel::Fine);
+        assert_eq!(durability(&Setup { synchronous_commit: "off".into(), ..setup() }).severity, FindingLevel::Danger);
+        assert_eq!(
+            indexes(&Setup { invalid_indexes: vec!["runs_due".into()], ..setup() }).severity,
+            FindingLevel::Danger
+        );
+        assert_eq!(connections(&Setup { connections: 95, ..setup() }).severity, FindingLevel::Action);
+        assert_eq!(cleaning(&Setup { autovacuum: false, ..setup() }).severity, FindingLevel::Action);
+        assert_eq!(cleaning(&Setup { oldest_transaction_ms: 3_600_000, ..setup() }).severity, FindingLevel::Action);
+        assert_eq!(folding(&Setup { unfolded: 1_000_000, ..setup() }).severity, FindingLevel::Action);
     }
 }

@@ -1,4 +1,4 @@
-//! The folder and the disk under it.
+//! Checks of the data folder and its disk.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -7,19 +7,19 @@ use std::path::{Path, PathBuf};
 
 use tokio::time::Instant;
 
-use super::{Finding, Severity};
+use super::{Finding, FindingLevel};
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 const LITTLE_BYTES: u64 = GIB;
 const NOTHING_BYTES: u64 = 100 * MIB;
-/// A store should find room to grow by this share of itself, whatever the size of the disk.
+/// Free space should allow the store to grow by this share.
 const GROWTH_PCT: u64 = 10;
 const SYNCS: u32 = 50;
 const PAGE_BYTES: usize = 4_096;
-/// Below this every commit is felt.
+/// Below this, commits are noticeably slow.
 const SLOW_PER_S: f64 = 50.0;
-/// No disk that waits for its medium is faster.
+/// Faster than any disk that really syncs.
 const UNLIKELY_PER_S: f64 = 50_000.0;
 
 pub(crate) fn access(folder: &Path) -> Finding {
@@ -31,8 +31,8 @@ pub(crate) fn access(folder: &Path) -> Finding {
     if mode & 0o077 == 0 {
         return Finding::fine("folder", seen);
     }
-    let what = format!("Payloads lie in it: `chmod 700 {}`.", crate::escape::shell(&folder.display().to_string()));
-    Finding::new(Severity::Action, "folder", seen, what)
+    let what = format!("It holds payloads: `chmod 700 {}`.", crate::escape::shell(&folder.display().to_string()));
+    Finding::new(FindingLevel::Action, "folder", seen, what)
 }
 
 pub(crate) fn space(folder: &Path) -> Finding {
@@ -52,7 +52,7 @@ fn taken(folder: &Path) -> std::io::Result<u64> {
     for entry in std::fs::read_dir(folder)? {
         match entry?.metadata() {
             Ok(metadata) => bytes += metadata.len(),
-            // A server that runs takes its log away when it stops.
+            // A server that stops removes its log.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
@@ -64,21 +64,21 @@ fn room(free: u64, taken: u64) -> Finding {
     let seen = format!("{} MiB free, {} MiB taken by the store", free / MIB, taken / MIB);
     let what = "Free some space: when the disk is full, reports are refused with 503 until there is room again.";
     if free < NOTHING_BYTES {
-        Finding::new(Severity::Danger, "disk", seen, what)
+        Finding::new(FindingLevel::Danger, "disk", seen, what)
     } else if free < LITTLE_BYTES.max(taken / 100 * GROWTH_PCT) {
-        Finding::new(Severity::Action, "disk", seen, what)
+        Finding::new(FindingLevel::Action, "disk", seen, what)
     } else {
         Finding::fine("disk", seen)
     }
 }
 
-/// How often a second the disk says that it has kept something, measured in the store's own folder.
+/// Measures syncs per second in the data folder.
 pub(crate) fn fsync_rate(folder: &Path) -> Finding {
     match measure(folder) {
         Ok(per_s) => judge(per_s),
         Err(error) => {
-            let what = "The store can't be written either: look at the folder's owner, mode and disk.";
-            Finding::new(Severity::Danger, "fsync", format!("no file could be written: {error}"), what)
+            let what = "The store can't be written either: check the folder's owner, mode and disk.";
+            Finding::new(FindingLevel::Danger, "fsync", format!("no file could be written: {error}"), what)
         }
     }
 }
@@ -86,18 +86,18 @@ pub(crate) fn fsync_rate(folder: &Path) -> Finding {
 fn judge(per_s: f64) -> Finding {
     let seen = format!("{per_s:.0} a second");
     if per_s < SLOW_PER_S {
-        let what = "Every answer waits for it: put the data folder on a faster disk.";
-        Finding::new(Severity::Action, "fsync", seen, what)
+        let what = "Every write waits for it: put the data folder on a faster disk.";
+        Finding::new(FindingLevel::Action, "fsync", seen, what)
     } else if per_s > UNLIKELY_PER_S {
-        let what = "Memory, or a disk that does not wait: a power cut may lose what was acknowledged.";
-        Finding::new(Severity::Advice, "fsync", seen, what)
+        let what = "Memory, or a disk that does not really sync: a power cut may lose acknowledged writes.";
+        Finding::new(FindingLevel::Advice, "fsync", seen, what)
     } else {
         Finding::fine("fsync", seen)
     }
 }
 
 fn measure(folder: &Path) -> std::io::Result<f64> {
-    let (probe, mut file) = Probe::make(folder)?;
+    let (probe, mut file) = ProbeFile::make(folder)?;
     let page = [0; PAGE_BYTES];
     let began = Instant::now();
     for _ in 0..SYNCS {
@@ -109,10 +109,10 @@ fn measure(folder: &Path) -> std::io::Result<f64> {
     Ok(f64::from(SYNCS) / took_s)
 }
 
-/// A file that is gone afterwards, whatever happens.
-struct Probe(PathBuf);
+/// A test file that is removed on drop.
+struct ProbeFile(PathBuf);
 
-impl Probe {
+impl ProbeFile {
     fn make(folder: &Path) -> std::io::Result<(Self, File)> {
         let path = folder.join(format!(".doctor-{}", std::process::id()));
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
@@ -120,7 +120,7 @@ impl Probe {
     }
 }
 
-impl Drop for Probe {
+impl Drop for ProbeFile {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
     }
@@ -141,9 +141,9 @@ mod tests {
     #[test]
     fn disk_space_is_judged_absolutely_and_relative_to_the_store() {
         let severity = |free, taken| room(free, taken).severity;
-        assert_eq!(severity(99 * MIB, 0), Severity::Danger);
-        assert_eq!([severity(999 * MIB, 0), severity(10 * GIB, 200 * GIB)], [Severity::Action; 2]);
-        assert_eq!([severity(2 * GIB, MIB), severity(10 * GIB, 90 * GIB)], [Severity::Fine; 2]);
+        assert_eq!(severity(99 * MIB, 0), FindingLevel::Danger);
+        assert_eq!([severity(999 * MIB, 0), severity(10 * GIB, 200 * GIB)], [FindingLevel::Action; 2]);
+        assert_eq!([severity(2 * GIB, MIB), severity(10 * GIB, 90 * GIB)], [FindingLevel::Fine; 2]);
     }
 
     #[test]
@@ -160,14 +160,14 @@ mod tests {
         let severity = |per_s| judge(per_s).severity;
         assert_eq!(
             [severity(10.0), severity(400.0), severity(1e6)],
-            [Severity::Action, Severity::Fine, Severity::Advice]
+            [FindingLevel::Action, FindingLevel::Fine, FindingLevel::Advice]
         );
     }
 
     #[test]
     fn a_folder_that_others_can_read_needs_action() {
         let folder = tempfile::tempdir().unwrap();
-        for (mode, severity) in [(0o700, Severity::Fine), (0o755, Severity::Action)] {
+        for (mode, severity) in [(0o700, FindingLevel::Fine), (0o755, FindingLevel::Action)] {
             std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(mode)).unwrap();
             assert_eq!(access(folder.path()).severity, severity);
         }

@@ -1,5 +1,5 @@
 //! `redrive doctor`: checks the store and its environment, with or without a running server. Exits with 0 when all is fine,
-//! 1 when something needs action, 2 when it can't look. No check changes anything.
+//! 1 when something needs action, 2 when it can't check. No check changes anything.
 
 mod database;
 mod disk;
@@ -17,8 +17,8 @@ use serde::Serialize;
 use crate::commands::offline::{self, OfflineStore};
 use crate::config::StorePlace;
 use crate::escape;
-use crate::failure::{AlreadyTold, Usage};
-use crate::out::{Out, Style};
+use crate::failure::{AlreadyReported, UsageError};
+use crate::out::{Printer, Style};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -33,39 +33,39 @@ pub(crate) struct Args {
 }
 
 #[derive(Debug, Serialize)]
-struct Report<'a> {
+struct DoctorReport<'a> {
     status: &'static str,
     data: String,
     findings: &'a [Finding],
 }
 
-pub(crate) fn run(args: &Args, out: &mut Out) -> anyhow::Result<()> {
-    // A configuration that can't be read is a finding; the store may be looked at all the same.
+pub(crate) fn run(args: &Args, out: &mut Printer) -> anyhow::Result<()> {
+    // An unreadable configuration is a finding; the store is still checked.
     let place = args.place.find_anyway();
-    let findings = look(args, &place)?;
+    let findings = check(args, &place)?;
     conclude(&findings, &place, args.json, out)
 }
 
-/// Tells what was found, and ends as badly as it is.
-pub(crate) fn conclude(findings: &[Finding], place: &StoreAddress, json: bool, out: &mut Out) -> anyhow::Result<()> {
-    let needs_action = findings.iter().any(|finding| finding.severity >= Severity::Action);
+/// Prints the findings; the exit code reflects the worst.
+pub(crate) fn conclude(findings: &[Finding], place: &StoreAddress, json: bool, out: &mut Printer) -> anyhow::Result<()> {
+    let needs_action = findings.iter().any(|finding| finding.severity >= FindingLevel::Action);
     if json {
         let status = if needs_action { "attention" } else { "fine" };
-        let report = Report { status, data: format!("{place:?}"), findings };
+        let report = DoctorReport { status, data: format!("{place:?}"), findings };
         out.json(&serde_json::to_string(&report)?)?;
     } else {
         print(findings, out)?;
     }
-    if needs_action { Err(AlreadyTold.into()) } else { Ok(()) }
+    if needs_action { Err(AlreadyReported.into()) } else { Ok(()) }
 }
 
-/// Not the store's failure but ours: there is nothing that could be judged.
-pub(crate) fn unlooked(error: &anyhow::Error) -> Usage {
-    Usage::new(format!("can't look: {error:#}"))
+/// The store can't be checked at all: a usage error.
+pub(crate) fn cannot_check(error: &anyhow::Error) -> UsageError {
+    UsageError::new(format!("can't check: {error:#}"))
 }
 
-fn look(args: &Args, place: &StoreAddress) -> anyhow::Result<Vec<Finding>> {
-    let mut store = offline::open(place).map_err(|error| unlooked(&error))?;
+fn check(args: &Args, place: &StoreAddress) -> anyhow::Result<Vec<Finding>> {
+    let mut store = offline::open(place).map_err(|error| cannot_check(&error))?;
     let mut findings = match &mut store {
         OfflineStore::Folder(store) => {
             let mut findings = setup(store);
@@ -83,13 +83,13 @@ fn look(args: &Args, place: &StoreAddress) -> anyhow::Result<Vec<Finding>> {
     Ok(findings)
 }
 
-fn print(findings: &[Finding], out: &mut Out) -> anyhow::Result<()> {
+fn print(findings: &[Finding], out: &mut Printer) -> anyhow::Result<()> {
     for finding in findings {
         let style = match finding.severity {
-            Severity::Fine => Style::Good,
-            Severity::Advice => Style::Faint,
-            Severity::Action => Style::Waiting,
-            Severity::Danger => Style::Bad,
+            FindingLevel::Fine => Style::Good,
+            FindingLevel::Advice => Style::Faint,
+            FindingLevel::Action => Style::Waiting,
+            FindingLevel::Danger => Style::Bad,
         };
         let word = out.styled(style, &format!("{:<6}", finding.severity.as_str()));
         out.line(format_args!("{word}  {:<13}  {}", finding.about, escape::line(&finding.seen)))?;
@@ -102,17 +102,17 @@ fn print(findings: &[Finding], out: &mut Out) -> anyhow::Result<()> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Severity {
+pub(crate) enum FindingLevel {
     Fine,
-    /// Worth knowing; nothing has to be done.
+    /// Worth knowing; no action needed.
     Advice,
     /// Somebody should act.
     Action,
-    /// Promises are not kept until somebody acts.
+    /// The guarantees do not hold until somebody acts.
     Danger,
 }
 
-impl Severity {
+impl FindingLevel {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Fine => "fine",
@@ -125,7 +125,7 @@ impl Severity {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
-    pub(crate) severity: Severity,
+    pub(crate) severity: FindingLevel,
     /// What was looked at.
     pub(crate) about: &'static str,
     pub(crate) seen: String,
@@ -135,11 +135,11 @@ pub(crate) struct Finding {
 
 impl Finding {
     pub(crate) fn fine(about: &'static str, seen: impl Into<String>) -> Self {
-        Self { severity: Severity::Fine, about, seen: seen.into(), what_to_do: None }
+        Self { severity: FindingLevel::Fine, about, seen: seen.into(), what_to_do: None }
     }
 
     pub(crate) fn new(
-        severity: Severity,
+        severity: FindingLevel,
         about: &'static str,
         seen: impl Into<String>,
         what_to_do: impl Into<String>,
@@ -147,9 +147,9 @@ impl Finding {
         Self { severity, about, seen: seen.into(), what_to_do: Some(what_to_do.into()) }
     }
 
-    /// A look that failed is a finding too.
+    /// A check that failed is a finding too.
     pub(crate) fn unreadable(about: &'static str, error: impl std::fmt::Display) -> Self {
         let what = "Stop the server, keep a copy of the folder, and restore the last backup if --deep agrees.";
-        Self::new(Severity::Danger, about, format!("can't be read: {error}"), what)
+        Self::new(FindingLevel::Danger, about, format!("can't be read: {error}"), what)
     }
 }

@@ -5,7 +5,7 @@ use redrive_core::wire::Role;
 use redrive_engine::KeyRecord;
 use redrive_store::sqlite::{self, Setup};
 
-use super::{Finding, Severity};
+use super::{Finding, FindingLevel};
 use crate::commands::offline::OfflineStore;
 use crate::commands::serve::is_exposed;
 use crate::config::{ConfigPath, Settings};
@@ -35,14 +35,14 @@ fn durability(setup: &Setup) -> Finding {
         return Finding::fine("durability", seen);
     }
     let what = "Another program changed the file's settings: stop it, then start `redrive serve` again.";
-    Finding::new(Severity::Danger, "durability", seen, what)
+    Finding::new(FindingLevel::Danger, "durability", seen, what)
 }
 
 pub(crate) fn integrity(store: &sqlite::Visit, deep: bool) -> Vec<Finding> {
     let bytes = store.setup().map_or(0, |setup| setup.bytes);
     if !deep && bytes > CHECK_MAX_BYTES {
         let seen = format!("not checked: {} MiB", bytes / MIB);
-        return vec![Finding::new(Severity::Advice, "integrity", seen, "Use --deep when there is time for it.")];
+        return vec![Finding::new(FindingLevel::Advice, "integrity", seen, "Use --deep when there is time for it.")];
     }
     match store.complaints(deep) {
         Ok(complaints) if complaints.is_empty() => {
@@ -55,7 +55,7 @@ pub(crate) fn integrity(store: &sqlite::Visit, deep: bool) -> Vec<Finding> {
 
 fn damage(complaint: String) -> Finding {
     let what = "Stop the server, keep a copy of the folder, and restore the last backup.";
-    Finding::new(Severity::Danger, "integrity", complaint, what)
+    Finding::new(FindingLevel::Danger, "integrity", complaint, what)
 }
 
 pub(crate) fn keys(store: &mut OfflineStore) -> Vec<Finding> {
@@ -67,7 +67,7 @@ pub(crate) fn keys(store: &mut OfflineStore) -> Vec<Finding> {
     let mut findings = Vec::new();
     if !valid.iter().any(|key| key.role == Role::Admin) {
         let what = "Make one: `redrive keys create --role admin`.";
-        findings.push(Finding::new(Severity::Action, "keys", "no valid admin key", what));
+        findings.push(Finding::new(FindingLevel::Action, "keys", "no valid admin key", what));
     }
     findings.extend(valid.iter().filter(|key| key.expires_at.is_none()).map(|key| never_expires(key)));
     if findings.is_empty() {
@@ -84,7 +84,7 @@ fn never_expires(key: &KeyRecord) -> Finding {
     let note = key.note.as_ref().map(|note| format!(" ({note})")).unwrap_or_default();
     let seen = format!("{} key {}{note} never expires", key.role, key.id);
     let what = format!("Replace it by one with --expires-at, then `redrive keys revoke {}`.", key.id);
-    Finding::new(Severity::Advice, "keys", seen, what)
+    Finding::new(FindingLevel::Advice, "keys", seen, what)
 }
 
 pub(crate) fn queues(store: &mut OfflineStore) -> Vec<Finding> {
@@ -93,12 +93,12 @@ pub(crate) fn queues(store: &mut OfflineStore) -> Vec<Finding> {
         (Err(error), _) | (_, Err(error)) => return vec![Finding::unreadable("queues", error)],
     };
     let unowned = health.queues_without_owner.iter().map(|queue| {
-        let what = format!("Say whose it is: `redrive queues set {queue} --owner …`.");
-        Finding::new(Severity::Action, "queues", format!("queue {queue} has no owner"), what)
+        let what = format!("Set its owner: `redrive queues set {queue} --owner …`.");
+        Finding::new(FindingLevel::Action, "queues", format!("queue {queue} has no owner"), what)
     });
     let idle = health.queues_without_workers.iter().map(|alert| {
-        let seen = format!("queue {} has had work due since {} and nobody takes it", alert.queue, alert.oldest_due_at);
-        Finding::new(Severity::Action, "queues", seen, alert.what_to_do.clone())
+        let seen = format!("queue {} has had work due since {} and no worker takes it", alert.queue, alert.oldest_due_at);
+        Finding::new(FindingLevel::Action, "queues", seen, alert.what_to_do.clone())
     });
     let findings: Vec<Finding> = unowned.chain(idle).collect();
     if findings.is_empty() {
@@ -109,7 +109,7 @@ pub(crate) fn queues(store: &mut OfflineStore) -> Vec<Finding> {
 
 /// When this was written; no clock is earlier.
 const NOT_BEFORE_MS: i64 = 1_767_225_600_000;
-/// Clocks are set right by this much without anybody noticing.
+/// Ordinary clock corrections are smaller than this.
 const SLACK_MS: u64 = MINUTE_MS;
 
 pub(crate) fn clock(store: &mut OfflineStore) -> Finding {
@@ -120,14 +120,14 @@ pub(crate) fn clock(store: &mut OfflineStore) -> Finding {
 }
 
 fn judge_clock(now: Timestamp, last: Option<Timestamp>) -> Finding {
-    let what = "Due times and leases go by this clock: set it right and let it be kept so (NTP).";
+    let what = "Due times and leases use this clock: correct it and keep it synchronised (NTP).";
     if now.as_millis() < NOT_BEFORE_MS {
-        return Finding::new(Severity::Danger, "clock", format!("it says {now}, which is long past"), what);
+        return Finding::new(FindingLevel::Danger, "clock", format!("it says {now}, which is long past"), what);
     }
     match last {
         Some(last) if last > now.plus_ms(SLACK_MS) => {
             let seen = format!("it says {now}, and a server was here at {last} already: it has gone back");
-            Finding::new(Severity::Danger, "clock", seen, what)
+            Finding::new(FindingLevel::Danger, "clock", seen, what)
         }
         Some(last) => Finding::fine("clock", format!("{now}; a server was last here at {last}")),
         None => Finding::fine("clock", format!("{now}; no server was here yet")),
@@ -138,11 +138,11 @@ pub(crate) fn configuration(config: &ConfigPath) -> Finding {
     match config.read() {
         Ok(file) => match Settings::try_from(file.server) {
             Ok(settings) => exposure(&settings),
-            Err(error) => Finding::new(Severity::Action, "configuration", error.to_string(), "Mend it."),
+            Err(error) => Finding::new(FindingLevel::Action, "configuration", error.to_string(), "Mend it."),
         },
         Err(error) => {
-            let what = "Mend it: `redrive serve` does not start with it.";
-            Finding::new(Severity::Action, "configuration", format!("{error:#}"), what)
+            let what = "Fix it: `redrive serve` does not start with it.";
+            Finding::new(FindingLevel::Action, "configuration", format!("{error:#}"), what)
         }
     }
 }
@@ -155,7 +155,7 @@ fn exposure(settings: &Settings) -> Finding {
         Some(address) => {
             let what = "Listen on 127.0.0.1 behind a TLS proxy, or make sure that nobody else can read that network.";
             Finding::new(
-                Severity::Advice,
+                FindingLevel::Advice,
                 "configuration",
                 format!("plain HTTP on {address}, beyond this machine"),
                 what,
@@ -173,10 +173,10 @@ mod tests {
     fn clock_that_went_back_or_was_never_set_is_danger() {
         let now = Timestamp::from_millis(NOT_BEFORE_MS + 1_000_000);
         let severity = |now, last| judge_clock(now, last).severity;
-        assert_eq!(severity(now, Some(now)), Severity::Fine);
-        assert_eq!(severity(now, None), Severity::Fine);
-        assert_eq!(severity(now, Some(now.plus_ms(2 * SLACK_MS))), Severity::Danger);
-        assert_eq!(severity(Timestamp::from_millis(0), None), Severity::Danger);
+        assert_eq!(severity(now, Some(now)), FindingLevel::Fine);
+        assert_eq!(severity(now, None), FindingLevel::Fine);
+        assert_eq!(severity(now, Some(now.plus_ms(2 * SLACK_MS))), FindingLevel::Danger);
+        assert_eq!(severity(Timestamp::from_millis(0), None), FindingLevel::Danger);
     }
 
     #[test]
@@ -187,10 +187,10 @@ mod tests {
             exposure(&Settings::try_from(ServerSection { listen, metrics_listen, ..Default::default() }).unwrap())
                 .severity
         };
-        assert_eq!(severity("127.0.0.1:7070", None), Severity::Fine);
-        assert_eq!(severity("[::1]:7070", Some("127.0.0.2:1")), Severity::Fine);
-        assert_eq!(severity("[::ffff:127.0.0.1]:7070", None), Severity::Fine);
-        assert_eq!(severity("0.0.0.0:7070", None), Severity::Advice);
-        assert_eq!(severity("127.0.0.1:7070", Some("[::]:9000")), Severity::Advice);
+        assert_eq!(severity("127.0.0.1:7070", None), FindingLevel::Fine);
+        assert_eq!(severity("[::1]:7070", Some("127.0.0.2:1")), FindingLevel::Fine);
+        assert_eq!(severity("[::ffff:127.0.0.1]:7070", None), FindingLevel::Fine);
+        assert_eq!(severity("0.0.0.0:7070", None), FindingLevel::Advice);
+        assert_eq!(severity("127.0.0.1:7070", Some("[::]:9000")), FindingLevel::Advice);
     }
 }

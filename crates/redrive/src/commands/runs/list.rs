@@ -11,7 +11,7 @@ use redrive_core::wire::{Likeness, RunSummary, RunsPage, Severity, Sort};
 
 use crate::args::{Remote, When, word};
 use crate::commands::now;
-use crate::out::{Out, Table, or_dash, relative, style_of};
+use crate::out::{Printer, TextTable, or_dash, relative, style_of};
 
 /// The most that one page of the API holds.
 const PAGE_MAX: u32 = 500;
@@ -40,7 +40,7 @@ pub(crate) struct Args {
     #[arg(long, value_delimiter = ',', value_name = "WHY", value_parser = word(DeadBecause::ALL, DeadBecause::as_str))]
     #[arg(help_heading = "Filter")]
     dead_because: Vec<DeadBecause>,
-    /// How much it matters
+    /// Only these severities
     #[arg(long, value_delimiter = ',', value_parser = word(Severity::ALL, Severity::as_str), help_heading = "Filter")]
     severity: Vec<Severity>,
     /// Only these environments, such as production
@@ -49,7 +49,7 @@ pub(crate) struct Args {
     /// Only these customers' runs
     #[arg(long, value_delimiter = ',', help_heading = "Filter", value_name = "NAME")]
     customer: Vec<String>,
-    /// Only what these people or teams look after
+    /// Only runs assigned to these people or teams
     #[arg(long, value_delimiter = ',', help_heading = "Filter", value_name = "NAME")]
     assigned_to: Vec<String>,
     /// Only runs that something holds; `--held=false` for those that nothing does
@@ -65,19 +65,19 @@ pub(crate) struct Args {
     #[arg(short, long, help_heading = "Filter", value_name = "TEXT")]
     q: Option<String>,
 
-    /// Which first: -received (newest), received (oldest) or due
+    /// Sort order: -received (newest first), received (oldest first) or due
     #[arg(long, value_parser = word(Sort::ALL, Sort::as_str), allow_hyphen_values = true, help_heading = "Page")]
     sort: Option<Sort>,
     /// Maximum number of results
     #[arg(long, default_value_t = 50, help_heading = "Page", value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
-    /// All of them, however many
+    /// All results
     #[arg(long, conflicts_with = "limit", help_heading = "Page")]
     all: bool,
     /// Continue after this cursor of an earlier page
     #[arg(long, help_heading = "Page")]
     cursor: Option<String>,
-    /// Also say how many there are
+    /// Also print the total
     #[arg(long, action = ArgAction::SetTrue, help_heading = "Page")]
     count: bool,
 
@@ -111,7 +111,7 @@ impl Args {
     }
 }
 
-pub(crate) async fn run(args: Args, out: &mut Out) -> anyhow::Result<()> {
+pub(crate) async fn run(args: Args, out: &mut Printer) -> anyhow::Result<()> {
     let client = args.remote.client()?;
     let query = args.query(now());
     let wanted = if args.all { u64::MAX } else { args.limit.into() };
@@ -122,8 +122,8 @@ pub(crate) async fn run(args: Args, out: &mut Out) -> anyhow::Result<()> {
     }
 }
 
-/// Every page as it came, a line each: a list that fits into one page is one JSON document.
-async fn as_json(client: &Client, mut query: RunsQuery, mut wanted: u64, out: &mut Out) -> anyhow::Result<()> {
+/// One line per page: a list that fits into one page is one JSON document.
+async fn as_json(client: &Client, mut query: RunsQuery, mut wanted: u64, out: &mut Printer) -> anyhow::Result<()> {
     while let Some(limit) = next_limit(wanted) {
         query.limit = Some(limit);
         let text = client.runs(&query).text().await?;
@@ -138,7 +138,7 @@ async fn as_json(client: &Client, mut query: RunsQuery, mut wanted: u64, out: &m
     Ok(())
 }
 
-async fn as_table(client: &Client, mut query: RunsQuery, mut wanted: u64, out: &mut Out) -> anyhow::Result<()> {
+async fn as_table(client: &Client, mut query: RunsQuery, mut wanted: u64, out: &mut Printer) -> anyhow::Result<()> {
     let asked = query.count;
     let mut runs = Vec::new();
     let mut total = None;
@@ -149,7 +149,7 @@ async fn as_table(client: &Client, mut query: RunsQuery, mut wanted: u64, out: &
         runs.extend(page.runs);
         total = page.total.map(|total| (total, page.total_capped)).or(total);
         query.cursor = page.next_cursor;
-        // The number does not change from page to page: once is enough.
+        // The total is the same on every page.
         query.count = false;
         if query.cursor.is_none() {
             break;
@@ -174,9 +174,9 @@ fn next_limit(wanted: u64) -> Option<u32> {
     (limit > 0).then_some(limit)
 }
 
-fn table(runs: &[RunSummary], now: Timestamp) -> Table {
+fn table(runs: &[RunSummary], now: Timestamp) -> TextTable {
     let mut table =
-        Table::new(["RUN", "TENANT", "QUEUE", "STATE", "REASON", "TRY", "UPDATED", "NEXT", "ERROR"]).right(&[5]);
+        TextTable::new(["RUN", "TENANT", "QUEUE", "STATE", "REASON", "TRY", "UPDATED", "NEXT", "ERROR"]).right(&[5]);
     for run in runs {
         let state = match run.dead_because {
             Some(because) => format!("{}/{because}", run.state),
@@ -209,7 +209,7 @@ pub(crate) struct DuplicatesArgs {
     remote: Remote,
 }
 
-pub(crate) async fn duplicates(args: DuplicatesArgs, out: &mut Out) -> anyhow::Result<()> {
+pub(crate) async fn duplicates(args: DuplicatesArgs, out: &mut Printer) -> anyhow::Result<()> {
     let call = args.remote.client()?.duplicates(&args.run_id);
     if args.remote.json {
         return Ok(out.json(&call.text().await?)?);
@@ -218,7 +218,7 @@ pub(crate) async fn duplicates(args: DuplicatesArgs, out: &mut Out) -> anyhow::R
     if answer.duplicates.is_empty() {
         return Ok(out.line("no duplicates")?);
     }
-    let mut table = Table::new(["RUN", "QUEUE", "STATE", "SAME", "RECEIVED"]);
+    let mut table = TextTable::new(["RUN", "QUEUE", "STATE", "SAME", "RECEIVED"]);
     for duplicate in &answer.duplicates {
         let run = &duplicate.run;
         let same = match duplicate.same {

@@ -9,7 +9,7 @@ mod triage;
 
 use clap::Subcommand;
 
-use crate::out::Out;
+use crate::out::Printer;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -32,11 +32,11 @@ pub(crate) enum Command {
     /// Reassign runs to another agent or queue
     Reassign(triage::ReassignArgs),
     /// Assign runs to a person or team
-    Assign(triage::AssignArgs),
+    Assign(triage::RunAssignArgs),
     /// List likely duplicates of a run
     Duplicates(list::DuplicatesArgs),
     /// Merge duplicate runs into one
-    Merge(triage::MergeArgs),
+    Merge(triage::RunMergeArgs),
     /// Undo a merge
     Unmerge(triage::Args),
     /// Cancel running or scheduled runs; they become dead letters
@@ -46,12 +46,12 @@ pub(crate) enum Command {
     /// Discard runs: no longer needed
     Discard(triage::Args),
     /// Add a note to runs' history
-    Note(triage::NoteArgs),
+    Note(triage::RunNoteArgs),
     /// Follow state changes as they happen
     Tail(tail::Args),
 }
 
-pub(crate) async fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
+pub(crate) async fn run(command: Command, out: &mut Printer) -> anyhow::Result<()> {
     match command {
         Command::List(args) => list::run(*args, out).await,
         Command::Show(args) => show::run(args, out).await,

@@ -1,4 +1,4 @@
-//! One run as a page to read: what happened, what is advised, the facts, and the commands that come next.
+//! One run as text: what happened, the advice, the facts, and suggested next commands.
 
 use std::io;
 
@@ -10,12 +10,12 @@ use redrive_core::wording::{advice, happened};
 
 use crate::commands::runs::show::{cut, error_kind};
 use crate::escape;
-use crate::out::{Out, Style, duration, relative, step_style, style_of};
+use crate::out::{Printer, Style, duration, relative, step_style, style_of};
 
 /// How much of a long text is shown without `--full`.
 const FOLDED_LINES: usize = 6;
 
-pub(crate) struct Page<'a> {
+pub(crate) struct RunPage<'a> {
     pub(crate) run: &'a RunDetail,
     pub(crate) now: Timestamp,
     pub(crate) full: bool,
@@ -23,8 +23,8 @@ pub(crate) struct Page<'a> {
     pub(crate) tenant: Option<&'a Tenant>,
 }
 
-impl Page<'_> {
-    pub(crate) fn print(&self, out: &mut Out) -> io::Result<()> {
+impl RunPage<'_> {
+    pub(crate) fn print(&self, out: &mut Printer) -> io::Result<()> {
         self.headline(out)?;
         self.verdict(out)?;
         self.review(out)?;
@@ -38,8 +38,8 @@ impl Page<'_> {
         self.next(out)
     }
 
-    /// Where lists go on that one page does not hold.
-    fn older(&self, out: &mut Out) -> io::Result<()> {
+    /// The command for older entries that this page leaves out.
+    fn older(&self, out: &mut Printer) -> io::Result<()> {
         let body = &self.run.body;
         let cursors = [
             ("attempts", &body.next_attempts_cursor),
@@ -58,7 +58,7 @@ impl Page<'_> {
         out.line(format_args!("  redrive runs show {}{tenant}{given}", self.run.summary.run_id))
     }
 
-    fn headline(&self, out: &mut Out) -> io::Result<()> {
+    fn headline(&self, out: &mut Printer) -> io::Result<()> {
         let run = &self.run.summary;
         let mut state = run.state.to_string();
         if let Some(because) = run.dead_because {
@@ -69,7 +69,7 @@ impl Page<'_> {
         out.line(format_args!("{id}  {state}  tenant {}, queue {}", run.tenant, run.queue))
     }
 
-    fn verdict(&self, out: &mut Out) -> io::Result<()> {
+    fn verdict(&self, out: &mut Printer) -> io::Result<()> {
         out.line("")?;
         for sentence in happened(self.run) {
             out.line(escape::line(&sentence))?;
@@ -78,7 +78,7 @@ impl Page<'_> {
             out.line(format_args!("Advised: {}", advice(verdict.recommended_action)))?;
         }
         if let Some(instructions) = &self.run.body.instructions {
-            out.line("\nThe queue's owner says:")?;
+            out.line("\nInstructions of the queue:")?;
             for line in escape::lines(instructions) {
                 out.line(format_args!("  {line}"))?;
             }
@@ -89,19 +89,19 @@ impl Page<'_> {
         Ok(())
     }
 
-    fn review(&self, out: &mut Out) -> io::Result<()> {
+    fn review(&self, out: &mut Printer) -> io::Result<()> {
         let Some(review) = &self.run.body.review else { return Ok(()) };
         heading(out, "IN REVIEW")?;
         let asked = format!("asked by {}, {}", review.asked_by, relative(review.asked_at, self.now));
         out.line(format_args!("  {}", escape::line(&asked)))?;
-        out.line(format_args!("  plan {}, lapses {}", review.plan_hash, relative(review.expires_at, self.now)))?;
+        out.line(format_args!("  plan {}, expires {}", review.plan_hash, relative(review.expires_at, self.now)))?;
         match &review.proposed {
             Some(proposed) => self.folded(out, proposed.get()),
             None => Ok(()),
         }
     }
 
-    fn facts(&self, out: &mut Out) -> io::Result<()> {
+    fn facts(&self, out: &mut Printer) -> io::Result<()> {
         let (run, body) = (&self.run.summary, &self.run.body);
         heading(out, "FACTS")?;
         let time = |at: Timestamp| format!("{} ({at})", relative(at, self.now));
@@ -140,7 +140,7 @@ impl Page<'_> {
         Ok(())
     }
 
-    fn attempts(&self, out: &mut Out) -> io::Result<()> {
+    fn attempts(&self, out: &mut Printer) -> io::Result<()> {
         if self.run.body.attempts.is_empty() {
             return Ok(());
         }
@@ -168,7 +168,7 @@ impl Page<'_> {
         format!("#{:<3} {at:<12} {}{worker}{took}{replay}{what}", attempt.attempt, attempt.outcome)
     }
 
-    fn error(&self, out: &mut Out) -> io::Result<()> {
+    fn error(&self, out: &mut Printer) -> io::Result<()> {
         let last = self.run.body.attempts.iter().rev().find_map(|attempt| attempt.error.as_ref());
         let Some(error) = last else { return Ok(()) };
         heading(out, "LAST ERROR")?;
@@ -182,7 +182,7 @@ impl Page<'_> {
         }
     }
 
-    fn steps(&self, out: &mut Out) -> io::Result<()> {
+    fn steps(&self, out: &mut Printer) -> io::Result<()> {
         if self.run.body.steps.is_empty() {
             return Ok(());
         }
@@ -194,13 +194,13 @@ impl Page<'_> {
             let name = escape::line(step.name.as_str());
             out.line(format_args!("  {status} {name} (key {}, attempt {}{effect}{outcome})", step.key, step.attempt))?;
             if let Some(check) = step.check.as_ref().filter(|_| step.status == StepStatus::Unknown) {
-                out.line(format_args!("              to find out: {}", escape::line(&check.decode())))?;
+                out.line(format_args!("              check: {}", escape::line(&check.decode())))?;
             }
         }
         Ok(())
     }
 
-    fn payload(&self, out: &mut Out) -> io::Result<()> {
+    fn payload(&self, out: &mut Printer) -> io::Result<()> {
         let body = &self.run.body;
         let revision = self.run.summary.revision;
         if let Some(payload) = &body.payload {
@@ -211,7 +211,7 @@ impl Page<'_> {
             self.folded(out, bytes)?;
         } else if let Some(omitted) = &body.payload_omitted {
             heading(out, "PAYLOAD")?;
-            out.line(format_args!("  {} bytes that were not sent: it can't be replayed from here", omitted.bytes))?;
+            out.line(format_args!("  {} bytes, not sent: it can't be replayed from here", omitted.bytes))?;
         }
         if let Some(output) = &body.output {
             heading(out, "OUTPUT")?;
@@ -220,7 +220,7 @@ impl Page<'_> {
         Ok(())
     }
 
-    fn history(&self, out: &mut Out) -> io::Result<()> {
+    fn history(&self, out: &mut Printer) -> io::Result<()> {
         if self.run.body.history.is_empty() {
             return Ok(());
         }
@@ -239,7 +239,7 @@ impl Page<'_> {
         Ok(())
     }
 
-    fn next(&self, out: &mut Out) -> io::Result<()> {
+    fn next(&self, out: &mut Printer) -> io::Result<()> {
         let verbs: &[&str] = match self.run.summary.state {
             StateName::Dead => &["plan", "replay", "resolve", "discard", "note"],
             StateName::Review => &["plan", "approve", "reject", "note"],
@@ -264,7 +264,7 @@ impl Page<'_> {
         Ok(())
     }
 
-    fn folded(&self, out: &mut Out, text: &str) -> io::Result<()> {
+    fn folded(&self, out: &mut Printer, text: &str) -> io::Result<()> {
         let most = if self.full { usize::MAX } else { FOLDED_LINES };
         for line in text.lines().take(most) {
             let shown = if self.full { line.to_owned() } else { cut(line) };
@@ -275,7 +275,7 @@ impl Page<'_> {
     }
 }
 
-fn heading(out: &mut Out, title: &str) -> io::Result<()> {
+fn heading(out: &mut Printer, title: &str) -> io::Result<()> {
     let title = out.styled(Style::Heading, title);
     out.line(format_args!("\n{title}"))
 }
@@ -315,7 +315,7 @@ mod tests {
     fn printed(full: bool) -> String {
         let run = dead_letter();
         let (shared, mut out) = buffer();
-        let page = Page { run: &run, now: "2026-01-01T12:00:00Z".parse().unwrap(), full, tenant: None };
+        let page = RunPage { run: &run, now: "2026-01-01T12:00:00Z".parse().unwrap(), full, tenant: None };
         page.print(&mut out).unwrap();
         shared.text()
     }
@@ -326,9 +326,9 @@ mod tests {
         task-42  dead (permanent)  tenant acme, queue mail
 
         The key was refused.
-        Advised: mend the cause, then replay
+        Advised: fix the cause, then replay
 
-        The queue's owner says:
+        Instructions of the queue:
           Ask finance first.
 
         FACTS

@@ -10,14 +10,14 @@ use redrive_core::wire::{Fix, PlanAnswer, RawJson, ReplayRequest};
 
 use crate::args::Remote;
 use crate::escape;
-use crate::failure::Usage;
-use crate::out::{Out, Style, Table};
+use crate::failure::UsageError;
+use crate::out::{Printer, Style, TextTable};
 use crate::whole::{self, PAYLOAD_MAX_BYTES};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     run_id: RunId,
-    /// The plan of a forced replay, which has a hash of its own
+    /// Plan a forced replay, which has its own hash
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -26,7 +26,7 @@ pub(crate) struct Args {
     remote: Remote,
 }
 
-pub(crate) async fn run(args: Args, out: &mut Out) -> anyhow::Result<()> {
+pub(crate) async fn run(args: Args, out: &mut Printer) -> anyhow::Result<()> {
     let request = ReplayRequest { force: args.force, ..args.proposal.request()? };
     let call = args.remote.client()?.plan(&args.run_id, &request);
     if args.remote.json {
@@ -35,11 +35,11 @@ pub(crate) async fn run(args: Args, out: &mut Out) -> anyhow::Result<()> {
     Ok(print(&call.await?, out)?)
 }
 
-fn print(plan: &PlanAnswer, out: &mut Out) -> std::io::Result<()> {
+fn print(plan: &PlanAnswer, out: &mut Printer) -> std::io::Result<()> {
     let id = out.styled(Style::Heading, plan.run_id.as_str());
     out.line(format_args!("{id}  plan {}  revision {}", plan.hash, plan.revision))?;
     if plan.steps.is_empty() {
-        out.line("\nNo step is on record: the agent begins at the beginning.")?;
+        out.line("\nNo step is recorded: the agent starts from the beginning.")?;
     } else {
         out.line("")?;
         out.table(steps(plan))?;
@@ -60,8 +60,8 @@ fn print(plan: &PlanAnswer, out: &mut Out) -> std::io::Result<()> {
     out.line(approval)
 }
 
-fn steps(plan: &PlanAnswer) -> Table {
-    let mut table = Table::new(["STEP", "KEY", "EFFECT", "WILL"]);
+fn steps(plan: &PlanAnswer) -> TextTable {
+    let mut table = TextTable::new(["STEP", "KEY", "EFFECT", "WILL"]);
     for step in &plan.steps {
         let style = match step.will {
             Will::Skip => Style::Good,
@@ -100,7 +100,7 @@ pub(crate) struct Proposal {
     /// Another, existing queue
     #[arg(long, value_name = "NAME", help_heading = "Fix")]
     queue: Option<QueueName>,
-    /// Do this recorded step and the plain ones after it again: its key or name
+    /// Repeat this recorded step and the plain steps after it: its key or name
     #[arg(long, value_name = "STEP", help_heading = "Fix")]
     from_step: Option<String>,
 }
@@ -131,7 +131,7 @@ impl Proposal {
 }
 
 fn parse_flag<T: serde::de::DeserializeOwned>(text: &str, flag: &str) -> anyhow::Result<T> {
-    serde_json::from_str(text.trim()).map_err(|e| Usage::new(format!("{flag}: {e}")).into())
+    serde_json::from_str(text.trim()).map_err(|e| UsageError::new(format!("{flag}: {e}")).into())
 }
 
 fn read_file(file: &str) -> anyhow::Result<String> {

@@ -4,17 +4,17 @@ use std::io;
 
 use redrive_client::{Client, RunPages};
 use redrive_core::ids::RunId;
-use redrive_core::json::{Operation, OperationKind};
+use redrive_core::json::{DiffOp, DiffOperation};
 use redrive_core::patch::{Difference, differences};
 use redrive_core::receipt::{Receipt, Told, receipt};
 use redrive_core::wire::{ErrorReport, RevisionView, RunDetail, SentAnswer};
 
-use super::page::Page;
+use super::page::RunPage;
 use crate::args::Remote;
 use crate::commands::now;
 use crate::escape;
-use crate::failure::Usage;
-use crate::out::{Out, Style};
+use crate::failure::UsageError;
+use crate::out::{Printer, Style};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -22,19 +22,19 @@ pub(crate) struct Args {
     /// Show errors, payload and outputs in full instead of their beginning
     #[arg(long, help_heading = "Output")]
     full: bool,
-    /// What happened, in plain words for the customer it was for
+    /// A receipt in plain words for the customer
     #[arg(long, conflicts_with_all = ["full", "version"], help_heading = "Output")]
     receipt: bool,
     /// The payload as it was at this revision
     #[arg(long, value_name = "N", group = "version", conflicts_with = "full", help_heading = "Output")]
     revision: Option<u32>,
-    /// What this attempt got: its payload as it went out
+    /// The payload sent to this attempt
     #[arg(long, value_name = "N", group = "version", conflicts_with = "full", help_heading = "Output")]
     attempt: Option<u32>,
-    /// With --revision or --attempt: only what is different
+    /// With --revision or --attempt: only the differences
     #[arg(long, requires = "version", help_heading = "Output")]
     diff: bool,
-    /// Attempts, steps or history from before a cursor that the last page named
+    /// Continue before this cursor of an earlier page
     #[arg(long, value_name = "CURSOR", conflicts_with = "version", help_heading = "Output")]
     attempts_cursor: Option<String>,
     #[arg(long, value_name = "CURSOR", conflicts_with = "version", help_heading = "Output", hide = true)]
@@ -45,7 +45,7 @@ pub(crate) struct Args {
     remote: Remote,
 }
 
-pub(crate) async fn run(args: Args, out: &mut Out) -> anyhow::Result<()> {
+pub(crate) async fn run(args: Args, out: &mut Printer) -> anyhow::Result<()> {
     let client = args.remote.client()?;
     if let Some(number) = args.revision {
         if args.remote.json {
@@ -78,18 +78,18 @@ pub(crate) async fn run(args: Args, out: &mut Out) -> anyhow::Result<()> {
     if args.remote.json {
         return Ok(out.json(&call.text().await?)?);
     }
-    let page = Page { run: &call.await?, now: now(), full: args.full, tenant: args.remote.tenant() };
+    let page = RunPage { run: &call.await?, now: now(), full: args.full, tenant: args.remote.tenant() };
     Ok(page.print(out)?)
 }
 
-/// More is not read by anybody.
+/// Longer output would not be read.
 const DIFFERENCES_MAX: usize = 200;
 
 pub(super) async fn print_revision(
     client: &Client,
     run_id: &RunId,
     revision: u32,
-    out: &mut Out,
+    out: &mut Printer,
 ) -> anyhow::Result<()> {
     let view = client.revision(run_id, revision).await?;
     revision_headline(&view, out)?;
@@ -109,10 +109,10 @@ pub(super) async fn print_revision_diff(
     client: &Client,
     run_id: &RunId,
     revision: u32,
-    out: &mut Out,
+    out: &mut Printer,
 ) -> anyhow::Result<()> {
     if revision < 2 {
-        return Err(Usage::new("revision 1 is the payload as it came: there is nothing before it").into());
+        return Err(UsageError::new("revision 1 is the payload as it came: there is nothing before it").into());
     }
     let (before, after) = (client.revision(run_id, revision - 1).await?, client.revision(run_id, revision).await?);
     revision_headline(&after, out)?;
@@ -130,13 +130,13 @@ pub(super) async fn print_revision_diff(
     }
 }
 
-fn revision_headline(view: &RevisionView, out: &mut Out) -> std::io::Result<()> {
+fn revision_headline(view: &RevisionView, out: &mut Printer) -> std::io::Result<()> {
     let id = out.styled(Style::Heading, view.run_id.as_str());
     let how = view.json_patch.as_ref().map_or_else(String::new, |patch| format!(", a patch of {}", patch.len()));
     out.line(format_args!("{id}  revision {} by {}, {}{how}", view.revision, escape::line(&view.actor), view.at))
 }
 
-fn print_difference(difference: &Difference<'_>, out: &mut Out) -> std::io::Result<()> {
+fn print_difference(difference: &Difference<'_>, out: &mut Printer) -> std::io::Result<()> {
     let path = if difference.path.is_empty() { "(all)" } else { &difference.path };
     out.line(format_args!("  {}", escape::line(path)))?;
     for (mark, style, value) in [("-", Style::Bad, difference.before), ("+", Style::Good, difference.after)] {
@@ -148,7 +148,7 @@ fn print_difference(difference: &Difference<'_>, out: &mut Out) -> std::io::Resu
     Ok(())
 }
 
-pub(super) fn print_sent(sent: &SentAnswer, only_diff: bool, out: &mut Out) -> anyhow::Result<()> {
+pub(super) fn print_sent(sent: &SentAnswer, only_diff: bool, out: &mut Printer) -> anyhow::Result<()> {
     let made_of = format!("attempt {} of {}, revision {}", sent.attempt, sent.run_id, sent.revision);
     if !sent.changed {
         out.line(format_args!("{made_of}: the payload went out as it is"))?;
@@ -179,19 +179,19 @@ pub(super) fn print_sent(sent: &SentAnswer, only_diff: bool, out: &mut Out) -> a
 }
 
 /// A difference as people read one: what went after `-`, what came after `+`.
-fn difference_lines(operation: &Operation) -> Vec<String> {
-    let Operation { op, path, old, new, old_bytes, new_bytes } = operation;
+fn difference_lines(operation: &DiffOperation) -> Vec<String> {
+    let DiffOperation { op, path, old, new, old_bytes, new_bytes } = operation;
     let size = |bytes: &Option<usize>| bytes.map_or_else(String::new, |bytes| format!(" ({bytes} bytes)"));
     let gone = old.as_ref().map(|old| format!("- {path}: {old}{}", size(old_bytes)));
     let come = new.as_ref().map(|new| format!("+ {path}: {new}{}", size(new_bytes)));
     match op {
-        OperationKind::Add => come.into_iter().collect(),
-        OperationKind::Remove => gone.into_iter().collect(),
-        OperationKind::Replace => gone.into_iter().chain(come).collect(),
+        DiffOp::Add => come.into_iter().collect(),
+        DiffOp::Remove => gone.into_iter().collect(),
+        DiffOp::Replace => gone.into_iter().chain(come).collect(),
     }
 }
 
-pub(super) fn print_receipt(run: &RunDetail, out: &mut Out) -> io::Result<()> {
+pub(super) fn print_receipt(run: &RunDetail, out: &mut Printer) -> io::Result<()> {
     let Receipt { reference, outcome, events, effects } = receipt(run);
     let title = out.styled(Style::Heading, &format!("Receipt for {}", escape::line(&reference)));
     out.line(title)?;
@@ -200,7 +200,7 @@ pub(super) fn print_receipt(run: &RunDetail, out: &mut Out) -> io::Result<()> {
     receipt_section(out, "What was done", &effects)
 }
 
-fn receipt_section(out: &mut Out, title: &str, told: &[Told]) -> io::Result<()> {
+fn receipt_section(out: &mut Printer, title: &str, told: &[Told]) -> io::Result<()> {
     if told.is_empty() {
         return Ok(());
     }
@@ -208,14 +208,14 @@ fn receipt_section(out: &mut Out, title: &str, told: &[Told]) -> io::Result<()> 
     out.line(format_args!("\n{title}"))?;
     for Told { at, what } in told {
         let at = at.to_string();
-        // To the second: more is of no use to a customer.
+        // To the second, which is enough for a customer.
         let at = at.split('.').next().unwrap_or(&at).replace('T', " ");
         out.line(format_args!("  {at} UTC  {}", escape::line(what)))?;
     }
     Ok(())
 }
 
-pub(super) fn receipt_json(run: &RunDetail, out: &mut Out) -> anyhow::Result<()> {
+pub(super) fn receipt_json(run: &RunDetail, out: &mut Printer) -> anyhow::Result<()> {
     Ok(out.json(&serde_json::to_string(&receipt(run))?)?)
 }
 
@@ -244,8 +244,8 @@ mod tests {
 
     #[test]
     fn a_replaced_value_is_shown_before_and_after() {
-        let operation = Operation {
-            op: OperationKind::Replace,
+        let operation = DiffOperation {
+            op: DiffOp::Replace,
             path: "/model".into(),
             old: Some("\"a\"".into()),
             new: Some("\"b".into()),

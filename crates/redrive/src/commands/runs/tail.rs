@@ -1,4 +1,4 @@
-//! `redrive runs tail`: what moves, as it moves.
+//! `redrive runs tail`: follows state changes.
 
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ use serde_json::value::RawValue;
 use crate::args::{Remote, word};
 use crate::escape;
 use crate::failure::tell;
-use crate::out::{Out, style_of};
+use crate::out::{Printer, style_of};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Only moves into these states
+    /// Only changes into these states
     #[arg(long, value_delimiter = ',', value_parser = word(StateName::ALL, StateName::as_str))]
     state: Vec<StateName>,
     /// Only these queues
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     queue: Vec<QueueName>,
-    /// Begin where an earlier answer of the API ended, instead of now
+    /// Start at this cursor instead of now
     #[arg(long, value_name = "CURSOR")]
     since: Option<String>,
     /// Polling interval
@@ -39,7 +39,7 @@ impl Args {
     }
 }
 
-pub(crate) async fn run(args: Args, out: &mut Out) -> anyhow::Result<()> {
+pub(crate) async fn run(args: Args, out: &mut Printer) -> anyhow::Result<()> {
     let client = args.remote.client()?;
     let mut since = match &args.since {
         Some(since) => since.clone(),
@@ -49,7 +49,7 @@ pub(crate) async fn run(args: Args, out: &mut Out) -> anyhow::Result<()> {
         if let Some(text) = look(&client, &since).await? {
             let answer: ChangesAnswer = serde_json::from_str(&text)?;
             if answer.reset {
-                tell("some moves were missed: the server keeps only the last of them");
+                tell("some changes were missed: the server keeps only the latest");
             }
             print(&args, &text, &answer, out)?;
             since = answer.next;
@@ -70,7 +70,7 @@ async fn look(client: &Client, since: &str) -> anyhow::Result<Option<String>> {
     }
 }
 
-fn print(args: &Args, text: &str, answer: &ChangesAnswer, out: &mut Out) -> anyhow::Result<()> {
+fn print(args: &Args, text: &str, answer: &ChangesAnswer, out: &mut Printer) -> anyhow::Result<()> {
     let raw: RawChanges<'_> = serde_json::from_str(text)?;
     for (change, raw) in answer.changes.iter().zip(raw.changes).filter(|(change, _)| args.wants(change)) {
         if args.remote.json {
@@ -89,7 +89,7 @@ struct RawChanges<'a> {
     changes: Vec<&'a RawValue>,
 }
 
-fn line(change: &ChangeEntry, out: &Out) -> String {
+fn line(change: &ChangeEntry, out: &Printer) -> String {
     let state = out.styled(style_of(change.state), &format!("{:<10}", change.state.as_str()));
     let reason =
         change.reason.as_ref().map_or_else(String::new, |reason| format!("  {}", escape::line(reason.as_str())));

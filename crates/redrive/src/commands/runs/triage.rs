@@ -1,7 +1,7 @@
 //! `redrive runs replay|review|approve|…`: decisions on one run or several. Each run is answered by itself; a refusal does
 //! not stop the others.
 
-use redrive_client::{Call, Client, Error};
+use redrive_client::{ApiRequest, Client, Error};
 use redrive_core::ids::{QueueName, RunId};
 use redrive_core::text::{Label, Text};
 use redrive_core::wire::{ReplayRequest, StateAnswer};
@@ -9,8 +9,8 @@ use redrive_core::wire::{ReplayRequest, StateAnswer};
 use super::plan::Proposal;
 use crate::args::{Remote, When};
 use crate::commands::now;
-use crate::failure::{AlreadyTold, tell};
-use crate::out::{Out, style_of};
+use crate::failure::{AlreadyReported, tell};
+use crate::out::{Printer, style_of};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -27,7 +27,7 @@ pub(crate) struct Args {
 pub(crate) struct ReplayArgs {
     #[command(flatten)]
     args: Args,
-    /// Past every guard (closed, unsafe, too many replays): operators only, and a reason is needed
+    /// Bypass every guard (closed, unsafe, too many replays); operators only, requires --reason
     #[arg(long, requires = "reason")]
     force: bool,
     /// Only if the plan is still this one
@@ -38,7 +38,7 @@ pub(crate) struct ReplayArgs {
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct NoteArgs {
+pub(crate) struct RunNoteArgs {
     #[arg(required = true, value_name = "RUN_ID")]
     run_ids: Vec<RunId>,
     /// The note's text
@@ -48,7 +48,7 @@ pub(crate) struct NoteArgs {
     remote: Remote,
 }
 
-pub(crate) async fn replay(args: ReplayArgs, out: &mut Out) -> anyhow::Result<()> {
+pub(crate) async fn replay(args: ReplayArgs, out: &mut Printer) -> anyhow::Result<()> {
     let ReplayArgs { args, force, plan_hash, proposal } = args;
     let request = ReplayRequest {
         reason: args.reason.as_deref().map(Text::from),
@@ -59,30 +59,30 @@ pub(crate) async fn replay(args: ReplayArgs, out: &mut Out) -> anyhow::Result<()
     each(&args.run_ids, &args.remote, out, |client, run_id| client.replay(run_id, &request)).await
 }
 
-pub(crate) async fn cancel(args: Args, out: &mut Out) -> anyhow::Result<()> {
+pub(crate) async fn cancel(args: Args, out: &mut Printer) -> anyhow::Result<()> {
     let reason = args.reason.as_deref();
     each(&args.run_ids, &args.remote, out, |client, run_id| client.cancel(run_id, reason)).await
 }
 
-pub(crate) async fn resolve(args: Args, out: &mut Out) -> anyhow::Result<()> {
+pub(crate) async fn resolve(args: Args, out: &mut Printer) -> anyhow::Result<()> {
     let reason = args.reason.as_deref();
     each(&args.run_ids, &args.remote, out, |client, run_id| client.resolve(run_id, reason)).await
 }
 
-pub(crate) async fn discard(args: Args, out: &mut Out) -> anyhow::Result<()> {
+pub(crate) async fn discard(args: Args, out: &mut Printer) -> anyhow::Result<()> {
     let reason = args.reason.as_deref();
     each(&args.run_ids, &args.remote, out, |client, run_id| client.discard(run_id, reason)).await
 }
 
-pub(crate) async fn note(args: NoteArgs, out: &mut Out) -> anyhow::Result<()> {
+pub(crate) async fn note(args: RunNoteArgs, out: &mut Printer) -> anyhow::Result<()> {
     each(&args.run_ids, &args.remote, out, |client, run_id| client.note(run_id, &args.note)).await
 }
 
 pub(super) async fn each<T>(
     run_ids: &[RunId],
     remote: &Remote,
-    out: &mut Out,
-    verb: impl Fn(&Client, &RunId) -> Call<T>,
+    out: &mut Printer,
+    verb: impl Fn(&Client, &RunId) -> ApiRequest<T>,
 ) -> anyhow::Result<()> {
     let client = remote.client()?;
     let mut all_went_well = true;
@@ -98,11 +98,11 @@ pub(super) async fn each<T>(
                 all_went_well = false;
                 tell(&format!("{run_id}: {error}"));
             }
-            // The next one would fare no better.
+            // The next run would fail the same way.
             Err(error) => return Err(error.into()),
         }
     }
-    if all_went_well { Ok(()) } else { Err(AlreadyTold.into()) }
+    if all_went_well { Ok(()) } else { Err(AlreadyReported.into()) }
 }
 
 /// A refused key or a missing tenant would be the same for every run.
@@ -113,7 +113,7 @@ fn concerns_one_run(error: &Error) -> bool {
 #[derive(Debug, clap::Args)]
 pub(crate) struct ApproveArgs {
     run_id: RunId,
-    /// The plan that you looked at: `redrive runs plan` shows its hash
+    /// The hash of the plan to approve, as `redrive runs plan` prints it
     #[arg(long, value_name = "HASH")]
     plan_hash: String,
     /// Reason; recorded in the run's history
@@ -127,7 +127,7 @@ pub(crate) struct ApproveArgs {
 pub(crate) struct DeferArgs {
     #[command(flatten)]
     args: Args,
-    /// Until then: a time, or for how long (15m, 8h, 7d)
+    /// A time, or a distance (15m, 8h, 7d)
     #[arg(long, value_name = "TIME")]
     until: When,
 }
@@ -137,16 +137,16 @@ pub(crate) struct DeferArgs {
 pub(crate) struct ReassignArgs {
     #[command(flatten)]
     args: Args,
-    /// The agent to take it
+    /// The new agent
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
-    /// The queue to put it into, which has to be there
+    /// The new queue, which must exist
     #[arg(long, value_name = "NAME")]
     queue: Option<QueueName>,
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct AssignArgs {
+pub(crate) struct RunAssignArgs {
     #[command(flatten)]
     args: Args,
     /// A person or a team
@@ -158,55 +158,55 @@ pub(crate) struct AssignArgs {
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct MergeArgs {
+pub(crate) struct RunMergeArgs {
     #[command(flatten)]
     args: Args,
-    /// The run that they are duplicates of
+    /// The run to merge into
     #[arg(long, value_name = "RUN_ID")]
     into: RunId,
 }
 
-pub(crate) async fn review(args: Args, out: &mut Out) -> anyhow::Result<()> {
+pub(crate) async fn review(args: Args, out: &mut Printer) -> anyhow::Result<()> {
     let reason = args.reason.as_deref();
     each(&args.run_ids, &args.remote, out, |client, run_id| client.review(run_id, reason)).await
 }
 
-pub(crate) async fn approve(args: ApproveArgs, out: &mut Out) -> anyhow::Result<()> {
+pub(crate) async fn approve(args: ApproveArgs, out: &mut Printer) -> anyhow::Result<()> {
     let (hash, reason) = (&args.plan_hash, args.reason.as_deref());
     each(&[args.run_id], &args.remote, out, |client, run_id| client.approve(run_id, hash, reason)).await
 }
 
-pub(crate) async fn reject(args: Args, out: &mut Out) -> anyhow::Result<()> {
+pub(crate) async fn reject(args: Args, out: &mut Printer) -> anyhow::Result<()> {
     let reason = args.reason.as_deref();
     each(&args.run_ids, &args.remote, out, |client, run_id| client.reject(run_id, reason)).await
 }
 
-pub(crate) async fn defer(args: DeferArgs, out: &mut Out) -> anyhow::Result<()> {
+pub(crate) async fn defer(args: DeferArgs, out: &mut Printer) -> anyhow::Result<()> {
     let DeferArgs { args, until } = args;
     let (until, reason) = (until.ahead_of(now()), args.reason.as_deref());
     each(&args.run_ids, &args.remote, out, |client, run_id| client.defer(run_id, until, reason)).await
 }
 
-pub(crate) async fn reassign(args: ReassignArgs, out: &mut Out) -> anyhow::Result<()> {
+pub(crate) async fn reassign(args: ReassignArgs, out: &mut Printer) -> anyhow::Result<()> {
     let ReassignArgs { args, agent, queue } = args;
     let (agent, reason) = (agent.as_deref(), args.reason.as_deref());
     each(&args.run_ids, &args.remote, out, |client, run_id| client.reassign(run_id, agent, queue.as_ref(), reason))
         .await
 }
 
-pub(crate) async fn assign(args: AssignArgs, out: &mut Out) -> anyhow::Result<()> {
-    let AssignArgs { args, to, nobody: _ } = args;
+pub(crate) async fn assign(args: RunAssignArgs, out: &mut Printer) -> anyhow::Result<()> {
+    let RunAssignArgs { args, to, nobody: _ } = args;
     let (to, reason) = (to.as_deref(), args.reason.as_deref());
     each(&args.run_ids, &args.remote, out, |client, run_id| client.assign(run_id, to, reason)).await
 }
 
-pub(crate) async fn merge(args: MergeArgs, out: &mut Out) -> anyhow::Result<()> {
-    let MergeArgs { args, into } = args;
+pub(crate) async fn merge(args: RunMergeArgs, out: &mut Printer) -> anyhow::Result<()> {
+    let RunMergeArgs { args, into } = args;
     let reason = args.reason.as_deref();
     each(&args.run_ids, &args.remote, out, |client, run_id| client.merge(run_id, &into, reason)).await
 }
 
-pub(crate) async fn unmerge(args: Args, out: &mut Out) -> anyhow::Result<()> {
+pub(crate) async fn unmerge(args: Args, out: &mut Printer) -> anyhow::Result<()> {
     let reason = args.reason.as_deref();
     each(&args.run_ids, &args.remote, out, |client, run_id| client.unmerge(run_id, reason)).await
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::whole::{self, CONFIG_MAX_BYTES, Line, PAYLOAD_MAX_BYTES};
 
-/// The first line: what the rest is for.
+/// The first line: format and server of the file.
 #[derive(Debug, Deserialize)]
 struct Head {
     v: u32,
@@ -27,9 +27,9 @@ struct Mark {
 /// The outcome of trying to take a file.
 pub(crate) enum TakenFile {
     Ours(SpoolFile),
-    /// Its program lives, and sends it itself.
+    /// Its program still runs and sends it itself.
     InUse,
-    /// It is for another server, or of a version that is not known here.
+    /// It is for another server, or of an unknown version.
     NotForUs,
 }
 
@@ -68,9 +68,9 @@ impl SpoolFile {
         Ok(TakenFile::Ours(Self { path: path.to_owned(), file, mark }))
     }
 
-    /// The next thing to send, and the place after it. A line that can't be read is none; one without its end is the
-    /// file's end: nobody was told that it is there.
-    pub(super) fn next(&mut self) -> io::Result<Option<(Option<Record>, u64)>> {
+    /// The next record and the offset after it. An unreadable line has no record; an incomplete one is the end of the file:
+    /// it was never acknowledged.
+    pub(super) fn next(&mut self) -> io::Result<Option<(Option<SpoolRecord>, u64)>> {
         self.file.seek(SeekFrom::Start(self.mark.to))?;
         let mut reader = BufReader::new(&self.file);
         let (mut text, mut end, mut whole) = (Vec::new(), self.mark.to, true);
@@ -82,7 +82,7 @@ impl SpoolFile {
             if text.ends_with(b"\n") {
                 return Ok(Some((whole.then(|| open_line(&text)).flatten(), end)));
             }
-            // Longer than any request: passed over.
+            // Longer than any request: skipped.
             whole = false;
         }
     }
@@ -104,7 +104,7 @@ impl SpoolFile {
         self.mark.leases.remove(run);
     }
 
-    /// Sent up to here. Synced: a start that was answered and has ended would otherwise be begun anew.
+    /// Marks everything up to here as sent. Synced: otherwise an answered and ended start could be sent again.
     pub(super) fn mark(&mut self, to: u64) -> io::Result<()> {
         self.mark.to = to;
         let (fresh, place) = (self.path.with_extension("new"), self.path.with_extension("sent"));
@@ -120,7 +120,7 @@ impl SpoolFile {
         let mut reader = BufReader::new(&self.file);
         let mut text = Vec::new();
         while whole::line(&mut reader, PAYLOAD_MAX_BYTES, &mut text)? != Line::End {
-            if let Some(record) = open_line::<Record>(&text)
+            if let Some(record) = open_line::<SpoolRecord>(&text)
                 && record.run == run
                 && record.what == ReportKind::Start
             {
@@ -130,7 +130,7 @@ impl SpoolFile {
         Ok(None)
     }
 
-    /// All of it is sent.
+    /// Removes the file once all of it is sent.
     pub(super) fn remove(self) -> io::Result<()> {
         fs::remove_file(&self.path)?;
         match fs::remove_file(self.path.with_extension("sent")) {
@@ -140,9 +140,9 @@ impl SpoolFile {
     }
 }
 
-/// One thing said of a run.
+/// One spooled request about a run.
 #[derive(Debug, Clone, Deserialize)]
-pub(crate) struct Record {
+pub(crate) struct SpoolRecord {
     #[serde(rename = "do")]
     pub(super) what: ReportKind,
     /// The start's id, which ties the lines of one attempt together.
@@ -150,7 +150,7 @@ pub(crate) struct Record {
     pub(super) run_id: String,
     #[serde(default)]
     pub(super) tenant: Option<String>,
-    /// None while the start was not answered.
+    /// None until the start is answered.
     #[serde(default)]
     pub(super) lease: Option<String>,
     /// The request's JSON, without the lease.
@@ -187,8 +187,8 @@ impl ReportKind {
     }
 }
 
-impl Record {
-    /// The body with the lease in front and nothing else changed: the same line is the same bytes, whoever sends it.
+impl SpoolRecord {
+    /// The body with the lease in front and nothing else changed: every sender sends the same bytes.
     pub(super) fn under(&self, lease: &str) -> String {
         let lease = serde_json::Value::from(lease);
         match self.body.trim_start_matches('{') {
@@ -232,17 +232,17 @@ mod tests {
     #[test]
     fn truncated_or_altered_spool_line_is_rejected() {
         let line = seal_line(&serde_json::json!({"do": "step", "run": "r", "run_id": "a", "body": "{}"})).unwrap();
-        assert_eq!(open_line::<Record>(&line).unwrap().what, ReportKind::Step);
-        assert!(open_line::<Record>(&line[..line.len() - 1]).is_none(), "cut off");
+        assert_eq!(open_line::<SpoolRecord>(&line).unwrap().what, ReportKind::Step);
+        assert!(open_line::<SpoolRecord>(&line[..line.len() - 1]).is_none(), "cut off");
         let changed: Vec<u8> = line.iter().map(|byte| if *byte == b'a' { b'b' } else { *byte }).collect();
-        assert!(open_line::<Record>(&changed).is_none(), "changed");
+        assert!(open_line::<SpoolRecord>(&changed).is_none(), "changed");
     }
 
     #[test]
     fn the_lease_goes_in_front_and_nothing_else_changes() {
         let record = |body: &str| {
             let fields = serde_json::json!({"do": "fail", "run": "r", "run_id": "a", "body": body});
-            open_line::<Record>(&seal_line(&fields).unwrap()).unwrap()
+            open_line::<SpoolRecord>(&seal_line(&fields).unwrap()).unwrap()
         };
         assert_eq!(record(r#"{"a":1.0}"#).under("x\"y"), r#"{"lease":"x\"y","a":1.0}"#);
         assert_eq!(record("{}").under("l"), r#"{"lease":"l"}"#);

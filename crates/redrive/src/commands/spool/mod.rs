@@ -1,9 +1,9 @@
-//! `redrive spool`: sends what programs kept on disk while no server answered. A program sends its own file; this is for
-//! those whose program is gone.
+//! `redrive spool`: sends reports that SDKs spooled to disk while no server answered. A running program sends its own
+//! file; this is for programs that have ended.
 
 mod file;
 
-use file::{Record, ReportKind, SpoolFile, TakenFile};
+use file::{ReportKind, SpoolFile, SpoolRecord, TakenFile};
 
 use std::collections::BTreeSet;
 use std::fs::OpenOptions;
@@ -19,8 +19,8 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::args::Remote;
-use crate::failure::Usage;
-use crate::out::Out;
+use crate::failure::UsageError;
+use crate::out::Printer;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -30,18 +30,18 @@ pub(crate) enum Command {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct SendArgs {
-    /// Where SDKs keep it; without it the user's own folder for state
+    /// The spool folder [default: redrive/spool in the user's state folder]
     #[arg(long, env = "REDRIVE_SPOOL_DIR", hide_env_values = true, value_name = "FOLDER")]
     dir: Option<PathBuf>,
     #[command(flatten)]
     remote: Remote,
 }
 
-pub(crate) async fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
+pub(crate) async fn run(command: Command, out: &mut Printer) -> anyhow::Result<()> {
     let Command::Send(SendArgs { dir, remote }) = command;
     let folder = match dir.or_else(user_folder) {
         Some(folder) => folder,
-        None => return Err(Usage::new("this user has no home: name the spool's folder with --dir").into()),
+        None => return Err(UsageError::new("no home folder: name the spool folder with --dir").into()),
     };
     let client = remote.client()?;
     let mut counts = SpoolCounts::default();
@@ -60,7 +60,7 @@ pub(crate) async fn run(command: Command, out: &mut Out) -> anyhow::Result<()> {
     result
 }
 
-fn print_counts(counts: &SpoolCounts, folder: &Path, remote: &Remote, out: &mut Out) -> anyhow::Result<()> {
+fn print_counts(counts: &SpoolCounts, folder: &Path, remote: &Remote, out: &mut Printer) -> anyhow::Result<()> {
     if remote.json {
         return Ok(out.json(&serde_json::to_string(counts)?)?);
     }
@@ -89,7 +89,7 @@ fn user_folder() -> Option<PathBuf> {
     Some(state.join("redrive/spool"))
 }
 
-/// The oldest first: their names begin with when they were made.
+/// Oldest first: file names begin with their creation time.
 fn spool_files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     if !folder.exists() {
@@ -105,7 +105,7 @@ fn spool_files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// What a start says that a failure reported in one call does not.
+/// Fields of a start that a failure report does not have.
 const OF_A_START: &[&str] = &["mode", "start_id", "lease_ms", "idle_ms", "deadline_ms", "due_at"];
 
 /// How much was sent, refused or left.
@@ -113,16 +113,16 @@ const OF_A_START: &[&str] = &["mode", "start_id", "lease_ms", "idle_ms", "deadli
 pub(crate) struct SpoolCounts {
     pub(crate) files: u64,
     pub(crate) sent: u64,
-    /// The server will never take them: they are set aside.
+    /// Refused for good and set aside.
     pub(crate) refused: u64,
     pub(crate) unreadable: u64,
-    /// Files whose program lives and sends them itself.
+    /// Files whose program still runs and sends them itself.
     pub(crate) in_use: u64,
     /// Files for another server.
     pub(crate) for_others: u64,
 }
 
-/// All of a file, then it is gone. Where the server does not answer, what was sent stays marked as sent.
+/// Sends a whole file and removes it. If the server stops answering, the mark remembers what was sent.
 pub(crate) async fn send_file(
     client: &Client,
     mut file: SpoolFile,
@@ -154,7 +154,7 @@ pub(crate) async fn send_file(
 async fn send_record(
     client: &Client,
     file: &mut SpoolFile,
-    record: &Record,
+    record: &SpoolRecord,
     folder: &Path,
     counts: &mut SpoolCounts,
 ) -> anyhow::Result<()> {
@@ -163,7 +163,7 @@ async fn send_record(
     let answer = match (record.what, lease) {
         (ReportKind::Start, _) => post(client, record, &["runs"], record.body.clone()).await?,
         (what, Some(lease)) => post(client, record, &["runs", run_id, what.verb()], record.under(&lease)).await?,
-        // The attempt was made although it could not be begun: its end is told all the same.
+        // The attempt ran although the server never took its start: its end is still reported.
         (ReportKind::Fail, None) => {
             let start = file.start_of(&record.run)?;
             post(client, record, &["failures"], as_failure(record, start.as_deref())?).await?
@@ -189,8 +189,13 @@ async fn send_record(
     Ok(())
 }
 
-/// The answer, or why there will never be one. An error when it has to be tried again.
-async fn post(client: &Client, record: &Record, path: &[&str], body: String) -> anyhow::Result<Result<Value, String>> {
+/// The answer, or why it was refused for good. An error means: try again later.
+async fn post(
+    client: &Client,
+    record: &SpoolRecord,
+    path: &[&str],
+    body: String,
+) -> anyhow::Result<Result<Value, String>> {
     let client = match &record.tenant {
         Some(tenant) => client.for_tenant(tenant.parse()?),
         None => client.clone(),
@@ -198,7 +203,7 @@ async fn post(client: &Client, record: &Record, path: &[&str], body: String) -> 
     match client.post_written::<Value>(path, body).await {
         Ok(answer) => Ok(Ok(answer)),
         Err(Error::Problem(problem)) if is_final(&problem) => Ok(match problem.more.get("recorded") {
-            // Too late to move the run, and kept on its record.
+            // Too late to move the run, but recorded as evidence.
             Some(Value::Bool(true)) => Ok(Value::Null),
             Some(_) | None => Err(format!("{} {} {}", problem.status, problem.code, problem.detail)),
         }),
@@ -206,13 +211,13 @@ async fn post(client: &Client, record: &Record, path: &[&str], body: String) -> 
     }
 }
 
-/// A key that is wrong today may be right tomorrow, and a server that is busy free.
+/// A wrong key or a busy server may be temporary.
 fn is_final(problem: &Problem) -> bool {
     !matches!(problem.status, 401 | 403 | 408 | 429 | 500..)
         && !matches!(problem.code.as_str(), "wrong_tenant" | "tenant_required")
 }
 
-fn as_failure(record: &Record, start: Option<&str>) -> anyhow::Result<String> {
+fn as_failure(record: &SpoolRecord, start: Option<&str>) -> anyhow::Result<String> {
     let mut fields: Map<String, Value> = start.map(serde_json::from_str).transpose()?.unwrap_or_default();
     fields.retain(|name, _| !OF_A_START.contains(&name.as_str()));
     fields.insert("run_id".into(), record.run_id.clone().into());
@@ -220,8 +225,8 @@ fn as_failure(record: &Record, start: Option<&str>) -> anyhow::Result<String> {
     Ok(Value::Object(fields).to_string())
 }
 
-/// For a person to look at.
-fn set_aside(folder: &Path, record: &Record, why: &str) -> std::io::Result<()> {
+/// Keeps a refused request for a person to read.
+fn set_aside(folder: &Path, record: &SpoolRecord, why: &str) -> std::io::Result<()> {
     let place = folder.join("refused.jsonl");
     let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(place)?;
     let line = json!({"why": why, "do": record.what.verb(), "run_id": record.run_id, "body": record.body});

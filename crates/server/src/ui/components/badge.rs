@@ -1,7 +1,7 @@
 //! Badges. Colour means state only, and always comes with a word.
 
 use maud::{Markup, html};
-use redrive_core::breaker::StateName as BreakerState;
+use redrive_core::breaker::BreakerStateName;
 use redrive_core::ledger::Will;
 use redrive_core::run::StateName;
 use redrive_core::verdict::DeadBecause;
@@ -88,11 +88,11 @@ pub(crate) fn outcome_badge(outcome: ItemOutcome) -> Markup {
     badge(class, "", outcome.as_str())
 }
 
-pub(crate) fn breaker_badge(state: BreakerState) -> Markup {
+pub(crate) fn breaker_badge(state: BreakerStateName) -> Markup {
     match state {
-        BreakerState::Open => badge("dead", "●", "open"),
-        BreakerState::HalfOpen => badge("review", "◆", "half open"),
-        BreakerState::Closed => badge("good", "", "closed"),
+        BreakerStateName::Open => badge("dead", "●", "open"),
+        BreakerStateName::HalfOpen => badge("review", "◆", "half open"),
+        BreakerStateName::Closed => badge("good", "", "closed"),
     }
 }
 

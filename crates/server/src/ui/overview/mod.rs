@@ -5,7 +5,7 @@ mod read;
 use std::collections::BTreeSet;
 
 use maud::{Markup, html};
-use redrive_core::breaker;
+use redrive_core::breaker::BreakerStateName;
 use redrive_core::run::StateName;
 use redrive_core::verdict::DeadBecause;
 use redrive_core::wire::{BreakerView, PatternDetail, RunSummary, Severity, StatsPoint};
@@ -293,7 +293,7 @@ const TENANTS_MAX: usize = 4;
 
 fn trouble_panel(data: &OverviewData) -> Markup {
     let mut rows: Vec<Markup> = Vec::new();
-    let not_closed = data.breakers.iter().filter(|breaker| breaker.state != breaker::StateName::Closed);
+    let not_closed = data.breakers.iter().filter(|breaker| breaker.state != BreakerStateName::Closed);
     rows.extend(not_closed.take(ROWS_MAX).map(|breaker| fact("Breaker", &says(data, breaker))));
     if let Some(jump) = data.health.clock {
         let way = if jump.by_ms < 0 { "back" } else { "forward" };
@@ -342,7 +342,7 @@ fn says(data: &OverviewData, breaker: &BreakerView) -> Markup {
             " · " (grouped(failed)) " of " (grouped(attempts)) " failed"
         }
         @if breaker.held > 0 { " · " (grouped(breaker.held)) " held" }
-        @if breaker.state == breaker::StateName::Open {
+        @if breaker.state == BreakerStateName::Open {
             " · " @if breaker.by_hand { "opened manually, " } "until " (ahead(breaker.until, data.now))
         }
     }

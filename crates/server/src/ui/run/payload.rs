@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use maud::{Markup, html};
 use redrive_core::ids::{RunId, Tenant};
-use redrive_core::json::{At, Kind, Operation, Tape};
+use redrive_core::json::{At, DiffOperation, JsonKind, Tape};
 use redrive_core::wire::{PayloadOmitted, RawJson};
 
 use super::super::components::{bytes, grouped, head, isolated, pager, panel, visible};
@@ -100,7 +100,7 @@ fn value(tape: &Tape<'_>, at: At, level: usize, left: &mut usize) -> Markup {
     }
     *left -= 1;
     match tape.kind(at) {
-        Kind::Object => {
+        JsonKind::Object => {
             let members: Vec<(At, At)> = tape.members(at).collect();
             branch(level, "{", "}", members.len(), left, |left| {
                 let mut rows = Vec::new();
@@ -116,7 +116,7 @@ fn value(tape: &Tape<'_>, at: At, level: usize, left: &mut usize) -> Markup {
                 rows
             })
         }
-        Kind::Array => {
+        JsonKind::Array => {
             let items: Vec<At> = tape.items(at).collect();
             branch(level, "[", "]", items.len(), left, |left| {
                 let mut rows = Vec::new();
@@ -129,8 +129,8 @@ fn value(tape: &Tape<'_>, at: At, level: usize, left: &mut usize) -> Markup {
                 rows
             })
         }
-        Kind::String => html! { span.string { bdi { (short(tape.raw(at))) } } },
-        Kind::Other => html! { span.other { (short(tape.raw(at))) } },
+        JsonKind::String => html! { span.string { bdi { (short(tape.raw(at))) } } },
+        JsonKind::Other => html! { span.other { (short(tape.raw(at))) } },
     }
 }
 
@@ -303,11 +303,11 @@ pub(crate) async fn sent_page(app: App, visit: PageRequest<(Tenant, RunId, Attem
 }
 
 /// The old and the new value at each pointer.
-pub(crate) fn diff(operations: &[Operation], more: bool) -> Markup {
+pub(crate) fn diff(operations: &[DiffOperation], more: bool) -> Markup {
     html! {
         @if operations.is_empty() { p.muted { "No differences." } } @else {
             pre.diff tabindex="0" {
-                @for Operation { path, old, new, .. } in operations {
+                @for DiffOperation { path, old, new, .. } in operations {
                     span.faint { bdi { (visible(if path.is_empty() { "the whole payload" } else { path })) } } "\n"
                     @if let Some(old) = old { del { bdi { "- " (visible(old)) } } }
                     @if let Some(new) = new { ins { bdi { "+ " (visible(new)) } } }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use redrive_core::lifecycle::Outcome;
 use redrive_core::operation::settled;
-use redrive_core::patch::Operation;
+use redrive_core::patch::PatchOperation;
 use redrive_core::run::StateName;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{Canary, CanaryState, ItemOutcome, OperationSample, OperationState, Sort};
@@ -158,7 +158,7 @@ pub(crate) async fn find_turn(
 async fn patched_run(
     snapshot: &Snapshot<'_>,
     run: i64,
-    patch: (&[Operation], usize),
+    patch: (&[PatchOperation], usize),
     show: bool,
 ) -> Result<(Made, Option<OperationSample>)> {
     let sql = "SELECT runs.revision, runs.run_id, tenants.name FROM runs JOIN tenants ON tenants.id = runs.tenant

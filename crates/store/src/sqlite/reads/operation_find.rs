@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use redrive_core::lifecycle::Outcome;
-use redrive_core::patch::Operation;
+use redrive_core::patch::PatchOperation;
 use redrive_core::run::StateName;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{Canary, CanaryState, ItemOutcome, OperationSample, OperationState, Sort};
@@ -146,7 +146,7 @@ fn stood(row: &Row<'_>) -> Result<Stood> {
 fn patched_run(
     conn: &Connection,
     run: i64,
-    patch: (&[Operation], usize),
+    patch: (&[PatchOperation], usize),
     show: bool,
 ) -> Result<(Made, Option<OperationSample>)> {
     let mut find = conn.prepare_cached(

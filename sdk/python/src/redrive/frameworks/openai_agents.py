@@ -84,7 +84,7 @@ class Hooks(RunHooks):  # type: ignore[misc, unused-ignore, type-arg]
 
     @quietly
     def _see_errors(self, tool: Any) -> None:
-        """The SDK makes a text of what a tool raises; what it was is told to this callback of its own."""
+        """The SDK turns a tool's exception into text; this callback gets the exception itself."""
         invoker = getattr(tool, "on_invoke_tool", None)
         handled = getattr(invoker, "_on_handled_error", None)
         if not callable(handled):
@@ -121,7 +121,7 @@ def _is_valid(tool: Any, arguments: Any) -> bool:
 
 
 def tool_error(context: Any, error: Exception) -> str:
-    """For `function_tool(failure_error_function=...)`: the model is told what it would have been told anyway. The hooks see
+    """For `function_tool(failure_error_function=...)`: the model gets the usual text. The hooks see
     the exception by themselves; this is for a tool that is used without them."""
     name = getattr(context, "tool_name", None) or "tool"
     Watch(effects=()).tool_fails(name, text_of(error) or type(error).__name__, error)
