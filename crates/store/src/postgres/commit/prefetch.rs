@@ -1,7 +1,7 @@
 //! What the commands of a batch are going to ask for, read for all of them at once before the first one runs. A command
 //! that asks for more gets it there and then; this only saves the way.
 
-use crate::shared::records::{ATTEMPT_COLUMN_COUNT, ATTEMPT_COLUMNS, PATTERN_KNOWN, Record as _};
+use crate::shared::records::{ATTEMPT_COLUMN_COUNT, ATTEMPT_COLUMNS, FromRow as _, PATTERN_KNOWN};
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 

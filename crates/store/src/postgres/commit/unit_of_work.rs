@@ -1,7 +1,7 @@
 //! What a transaction has read and is about to write. Commands work on it in memory; what they changed goes out in a few
 //! statements at the end, or before a statement that has to see it.
 
-use crate::shared::records::Record as _;
+use crate::shared::records::FromRow as _;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::LazyLock;
 

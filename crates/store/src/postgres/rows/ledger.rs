@@ -1,7 +1,7 @@
 //! The ledger: asked entry by entry, since few attempts report steps; doubts about what is still open wait for the end of
 //! the batch, since every attempt has an end.
 
-use crate::shared::records::{MERGED_STEPS, Record as _, STEP_COLUMNS, STEP_FACTS, read_merged};
+use crate::shared::records::{FromRow as _, MERGED_STEPS, STEP_COLUMNS, STEP_FACTS, read_merged};
 use std::sync::LazyLock;
 
 use redrive_core::ids::CallId;

@@ -1,6 +1,6 @@
 //! Operations and their items.
 
-use crate::shared::records::{OPERATION_COLUMNS, Record as _};
+use crate::shared::records::{FromRow as _, OPERATION_COLUMNS};
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
@@ -11,8 +11,8 @@ use tokio_postgres::Row;
 
 use crate::postgres::commit::array::column;
 use crate::postgres::reads::columns::{number, packed_json_or_none, parsed, whole};
-use crate::postgres::reads::operation_find::matching;
 use crate::postgres::rows::PgRows;
+use crate::shared::operation_work::matching;
 use redrive_engine::codec::encode;
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::model::RunFilter;
@@ -203,7 +203,7 @@ impl OperationRows for PgRows<'_> {
 }
 
 /// What an item's run was when the set was frozen, behind its number.
-pub(crate) fn stood(row: &Row) -> Result<Stood> {
+fn stood(row: &Row) -> Result<Stood> {
     Ok(Stood {
         state: word(StateName::ALL, number(row, 1)?, "state")?,
         attempt: whole(row, 2, "attempt")?,

@@ -1,6 +1,6 @@
 //! Patterns. Their figures are deltas until somebody folds them, so a failure locks no pattern's row.
 
-use crate::shared::records::{PATTERN_FOUND, PATTERN_KNOWN, Record as _};
+use crate::shared::records::{FromRow as _, PATTERN_FOUND, PATTERN_KNOWN};
 use std::sync::LazyLock;
 
 use redrive_core::pattern::Fingerprint;

@@ -4,10 +4,10 @@
 pub(crate) mod attempts;
 pub(crate) mod breakers;
 pub(crate) mod engine;
+pub(crate) mod keys;
 pub(crate) mod ledger;
 pub(crate) mod operations;
 pub(crate) mod pattern_clock;
-pub(crate) mod pattern_events;
 pub(crate) mod patterns;
 pub(crate) mod reviews;
 pub(crate) mod run_names;
@@ -18,8 +18,8 @@ use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::time::Timestamp;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
-use crate::sqlite::reads::due::queue_numbers_of;
-use crate::sqlite::reads::lookup::tenant_number;
+use crate::shared::lookup::{queue_numbers_of, tenant_number};
+use crate::shared::reader::ready;
 use crate::sqlite::rows::pattern_clock::PatternClocks;
 use crate::sqlite::rows::run_names::NewNames;
 use redrive_engine::error::{Error, PortResult as Result};
@@ -80,7 +80,7 @@ impl<'a> SqliteRows<'a> {
 
 impl NameRows for SqliteRows<'_> {
     fn tenant_number(&mut self, name: &Tenant) -> Result<Option<i64>> {
-        tenant_number(self.conn, name)
+        ready(tenant_number(self.conn, name))
     }
 
     fn tenant_name(&mut self, tenant: i64) -> Result<String> {
@@ -111,7 +111,7 @@ impl NameRows for SqliteRows<'_> {
     }
 
     fn queue_numbers_of(&mut self, tenant: i64) -> Result<Vec<i64>> {
-        queue_numbers_of(self.conn, tenant)
+        ready(queue_numbers_of(self.conn, tenant))
     }
 
     fn knows_name(&mut self, tenant: i64, kind: NameKind, name: &str) -> Result<bool> {
