@@ -17,7 +17,7 @@ const KEPT_MAX: usize = 1_000;
 /// Old ones go when so many have come: whoever names each attempt another version pays for it now and then.
 const TRIMMED_EVERY: i64 = 64;
 /// Kinds of one report that are looked at: a deployment has a few.
-const KINDS_MAX: usize = 16;
+pub const KINDS_MAX: usize = 16;
 
 /// Of each kind among `kinds`, what `newest` says of it.
 pub fn newest_of<'a>(

@@ -32,6 +32,21 @@ pub struct Found {
     pub whole: bool,
 }
 
+impl Found {
+    /// Nothing yet, after the last piece.
+    pub fn after(row: &OperationRow) -> Self {
+        let from = row.prepared_to;
+        Self { from, to: from, runs: Vec::new(), missing: 0, samples: Vec::new(), whole: true }
+    }
+
+    /// Ends the piece after its first `runs`; the rest belongs to the next piece.
+    pub fn cut(&mut self, runs: usize) {
+        self.runs.truncate(runs);
+        self.to = self.runs.last().map_or(self.from, |(run, _)| *run);
+        self.whole = false;
+    }
+}
+
 /// Of runs that were found by a filter a moment ago: those that it still finds. None where they were named one by one.
 pub fn still_matching(
     tx: &mut Tx<'_>,

@@ -56,16 +56,33 @@ impl Settled {
         Self { run, outcome, why: (outcome == ItemOutcome::Failed).then_some(why) }
     }
 
-    /// By where the run went.
-    pub fn by_state(run: i64, state: StateName) -> Option<Self> {
+    /// The outcome of a moved item, if it has one: a canary item's by its first attempt, any other's by its state.
+    pub fn of_item(
+        operation: &OperationRow,
+        run: i64,
+        first_attempt: Option<Outcome>,
+        state: StateName,
+    ) -> Option<Self> {
+        if run <= operation.canary_last {
+            Self::at_first(run, first_attempt, state)
+        } else {
+            Self::by_state(run, state)
+        }
+    }
+
+    fn by_state(run: i64, state: StateName) -> Option<Self> {
         settled(state).map(|outcome| Self::new(run, outcome, state.as_str()))
     }
 
-    /// Of the canary: by its first attempt.
-    pub fn at_first(run: i64, first_attempt: Option<Outcome>, state: StateName) -> Option<Self> {
+    fn at_first(run: i64, first_attempt: Option<Outcome>, state: StateName) -> Option<Self> {
         let why = if first_attempt.is_some() { FIRST_ATTEMPT_FAILED } else { state.as_str() };
         settled_at_first(first_attempt, state).map(|outcome| Self::new(run, outcome, why))
     }
+}
+
+/// Whether the canary of an operation is to be judged. While paused, a verdict would change nothing.
+pub fn awaits_canary(row: &OperationRow) -> bool {
+    row.state == OperationState::Running && row.canary == Some(CanaryState::Waiting) && row.canary_until.is_some()
 }
 
 /// How the canary's items stand. An outcome that is on record is the item's, whatever was said of its attempt since.

@@ -33,22 +33,21 @@ use redrive_engine::tx::Tx;
 use tokio::sync::watch;
 
 use crate::postgres::connection::{ANSWER_MAX, within};
-use crate::postgres::reads::changes;
-use crate::postgres::reads::detail;
-use crate::postgres::reads::duplicates;
-use crate::postgres::reads::figures;
-use crate::postgres::reads::hours;
-use crate::postgres::reads::keys;
-use crate::postgres::reads::lease_contents;
-use crate::postgres::reads::list;
-use crate::postgres::reads::operation_find;
-use crate::postgres::reads::operations;
-use crate::postgres::reads::pattern_detail;
-use crate::postgres::reads::patterns;
-use crate::postgres::reads::queues;
-use crate::postgres::reads::revisions;
-use crate::postgres::reads::sent;
 use crate::postgres::store::{PgStore, read};
+use crate::shared::changes;
+use crate::shared::detail;
+use crate::shared::duplicates;
+use crate::shared::figures;
+use crate::shared::hours;
+use crate::shared::keys;
+use crate::shared::lease_contents;
+use crate::shared::operation_work;
+use crate::shared::operations;
+use crate::shared::patterns;
+use crate::shared::payloads;
+use crate::shared::queues;
+use crate::shared::reader::RunQueries as _;
+use crate::shared::runs;
 
 /// How long a closing store takes to give up its operations.
 const RELEASE_MAX: Duration = Duration::from_secs(1);
@@ -136,41 +135,41 @@ impl Backend for PgStore {
     }
 
     async fn operation_view(&self, id: i64) -> Result<OperationView> {
-        read!(self, snapshot => operations::one(&snapshot, id))
+        read!(self, snapshot => operations::operation_view(&snapshot, id))
     }
 
     async fn operation_items(&self, id: i64, call: ItemsCall) -> Result<OperationItemsPage> {
-        read!(self, snapshot => operations::items(&snapshot, id, &call))
+        read!(self, snapshot => operations::operation_items(&snapshot, id, &call))
     }
 
     async fn open_operations(&self) -> Result<Vec<OperationRow>> {
-        read!(self, snapshot => operations::open(&snapshot))
+        read!(self, snapshot => operations::open_operations(&snapshot))
     }
 
     async fn operation_row(&self, id: i64) -> Result<OperationRow> {
-        read!(self, snapshot => operations::find(&snapshot, id))
+        read!(self, snapshot => operations::operation_row(&snapshot, id))
     }
 
     async fn operation_spec(&self, id: i64) -> Result<NewOperation> {
-        read!(self, snapshot => operations::spec(&snapshot, id))
+        read!(self, snapshot => operations::operation_spec(&snapshot, id))
     }
 
     async fn find_piece(&self, row: OperationRow, spec: Arc<NewOperation>) -> Result<Found> {
-        read!(self, snapshot => operation_find::find_piece(&snapshot, &row, &spec))
+        read!(self, snapshot => operation_work::find_piece(&snapshot, &row, &spec))
     }
 
     async fn find_turn(&self, row: OperationRow, spec: Arc<NewOperation>) -> Result<Turn> {
         let now = self.shared.time.now();
-        read!(self, snapshot => operation_find::find_turn(&snapshot, &row, &spec, now))
+        read!(self, snapshot => operation_work::find_turn(&snapshot, &row, &spec, now))
     }
 
     async fn find_outcomes(&self, id: i64, spec: Arc<NewOperation>) -> Result<Option<Outcomes>> {
         // What commits appended has to be in the log before it is read.
         self.log_changes().await?;
         let (row, outcomes) = read!(self, snapshot => async {
-            let row = operations::find(&snapshot, id).await?;
+            let row = operations::operation_row(&snapshot, id).await?;
             let from = self.followed.from(id, row.changes_seen);
-            let outcomes = operation_find::find_outcomes(&snapshot, &row, &spec, from).await?;
+            let outcomes = operation_work::find_outcomes(&snapshot, &row, &spec, from).await?;
             Ok((row, outcomes))
         })?;
         self.followed.keep(id, &outcomes);
@@ -193,7 +192,7 @@ impl Backend for PgStore {
 
     async fn queue_of(&self, at: &RunRef) -> Result<Option<QueueName>> {
         let at = at.clone();
-        read!(self, snapshot => queues::queue_of(&snapshot, &at))
+        read!(self, snapshot => snapshot.queue_of(&at))
     }
 
     async fn ready(&self) -> Result<()> {
@@ -221,7 +220,7 @@ impl Backend for PgStore {
 impl Reads for PgStore {
     async fn runs(&self, scope: &TenantScope, filter: RunFilter, page: PageCall) -> Result<RunsPage> {
         let (scope, now) = (scope.clone(), self.shared.time.now());
-        read!(self, snapshot => list::list_runs(&snapshot, &scope, &filter, &page, now))
+        read!(self, snapshot => runs::list_runs(&snapshot, &scope, &filter, &page, now))
     }
 
     async fn run_pages(&self, at: &RunRef, call: DetailCall) -> Result<RunDetail> {
@@ -236,12 +235,12 @@ impl Reads for PgStore {
 
     async fn sent(&self, at: &RunRef, attempt: u32) -> Result<Sent> {
         let at = at.clone();
-        read!(self, snapshot => sent::sent(&snapshot, &at, attempt))
+        read!(self, snapshot => payloads::sent(&snapshot, &at, attempt))
     }
 
     async fn revision(&self, at: &RunRef, revision: Option<u32>) -> Result<RevisionView> {
         let at = at.clone();
-        read!(self, snapshot => revisions::revision(&snapshot, &at, revision))
+        read!(self, snapshot => payloads::revision(&snapshot, &at, revision))
     }
 
     async fn duplicates(&self, at: &RunRef) -> Result<DuplicatesAnswer> {
@@ -256,11 +255,11 @@ impl Reads for PgStore {
 
     async fn pattern(&self, scope: &TenantScope, id: &str) -> Result<PatternDetail> {
         let (scope, id, now) = (scope.clone(), id.to_owned(), self.shared.time.now());
-        read!(self, snapshot => pattern_detail::pattern_detail(&snapshot, &scope, &id, now))
+        read!(self, snapshot => patterns::pattern_detail(&snapshot, &scope, &id, now))
     }
 
     async fn operations(&self, limit: u32, cursor: Option<String>) -> Result<OperationsPage> {
-        read!(self, snapshot => operations::list(&snapshot, limit, cursor.as_deref()))
+        read!(self, snapshot => operations::list_operations(&snapshot, limit, cursor.as_deref()))
     }
 
     async fn tenants(&self, limit: u32, cursor: Option<String>) -> Result<TenantsAnswer> {
@@ -274,7 +273,7 @@ impl Reads for PgStore {
 
     async fn standing(&self, scope: &TenantScope) -> Result<Standing> {
         let scope = scope.clone();
-        read!(self, snapshot => figures::how_it_stands(&snapshot, &scope))
+        read!(self, snapshot => figures::standing(&snapshot, &scope))
     }
 
     async fn stats(&self, scope: &TenantScope, call: StatsCall) -> Result<StatsAnswer> {

@@ -1,4 +1,4 @@
-//! A run's attempts, with their bodies, as people see them.
+//! A run's attempts, with their bodies.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,9 @@ use redrive_core::time::Timestamp;
 use redrive_core::verdict::Verdict;
 use redrive_core::wire::{AttemptView, ErrorReport, PayloadOmitted, RunSummary};
 
-use crate::shared::columns::{Columns, json, number, packed_json, packed_json_or_none, text, time, whole};
+use super::columns::{Columns, json, number, packed_json, packed_json_or_none, text, time, whole};
+use super::pages::{Before, BodyPage, sized};
+use super::reader::{SqlParam, SqlReader};
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::ingest::fingerprints::FingerprintKey;
 use redrive_engine::model::{AttemptBody, AttemptOrigin};
@@ -23,13 +25,13 @@ pub(crate) struct EndedAttempt {
     pub(crate) origin: AttemptOrigin,
     pub(crate) verdict: Option<Verdict>,
     pub(crate) body: AttemptBody,
-    /// The newest failure that came after the lease had ended.
+    /// The newest failure report that came after the lease had ended.
     pub(crate) late: Option<LateFailure>,
 }
 
 pub(crate) struct LateFailure {
     error: ErrorReport,
-    /// Of its error, by field as the attempt shows it.
+    /// What was cut from its error, by field.
     truncated: BTreeMap<String, PayloadOmitted>,
 }
 
@@ -42,16 +44,40 @@ impl LateFailure {
     }
 }
 
-/// Of what [`super::pages::sized`] reads; a condition follows.
-pub(crate) const SIZES: &str = "SELECT attempt, CAST(length(body) AS BIGINT), substr(body, 1, 5) FROM attempts";
-/// The same of failures that came late: the newest of each attempt.
-pub(crate) const LATE_SIZES: &str = "SELECT id, CAST(length(body) AS BIGINT), substr(body, 1, 5) FROM late_failures";
+const SIZES: &str = "SELECT attempt, CAST(length(body) AS BIGINT), substr(body, 1, 5) FROM attempts
+     WHERE run = $1 AND attempt < $2 ORDER BY attempt DESC LIMIT $3";
+/// The columns of [`ended_attempt`].
+const ENDED: &str = "SELECT attempt, outcome, recorded_at, fp_version, fp_hash, origin, verdict, body FROM attempts
+     WHERE run = $1 AND attempt BETWEEN $2 AND $3 ORDER BY attempt";
 
-/// Of what [`ended_attempt`] reads; a condition follows.
-pub(crate) const ENDED: &str =
-    "SELECT attempt, outcome, recorded_at, fp_version, fp_hash, origin, verdict, body FROM attempts";
+/// A page of attempts that have ended, the oldest first.
+pub(crate) async fn ended_attempts<R: SqlReader>(
+    reader: &R,
+    run: i64,
+    before: &Before,
+) -> Result<(BodyPage, Vec<EndedAttempt>)> {
+    let values = [run.into(), before.attempt.into(), before.rows().into()];
+    let page = BodyPage::fill(reader.rows(SIZES, &values).await?.read(|row| sized(row))?, before.limit);
+    let Some((first, last)) = page.span() else { return Ok((page, Vec::new())) };
+    let span = [run.into(), first.into(), last.into()];
+    let mut attempts = reader.rows(ENDED, &span).await?.read(|row| ended_attempt(row))?;
+    // The newest failure of each attempt that came after its lease had ended.
+    let newest = "SELECT max(id) FROM late_failures WHERE run = $1 AND attempt BETWEEN $2 AND $3 GROUP BY attempt";
+    let sql = format!(
+        "SELECT id, CAST(length(body) AS BIGINT), substr(body, 1, 5) FROM late_failures WHERE {} ORDER BY id DESC",
+        R::in_subquery("id", newest)
+    );
+    let late = BodyPage::fill(reader.rows(&sql, &span).await?.read(|row| sized(row))?, before.limit);
+    let sql = "SELECT attempt, body FROM late_failures WHERE id = ANY($1)";
+    let read = reader
+        .rows_any(sql, &[SqlParam::Numbers(late.numbers)])
+        .await?
+        .read(|row| Ok((whole(row, 0, "attempt")?, packed_json(row, 1, "late failure")?)));
+    with_late(&mut attempts, read?);
+    Ok((page, attempts))
+}
 
-pub(crate) fn ended_attempt(row: &impl Columns) -> Result<EndedAttempt> {
+fn ended_attempt(row: &impl Columns) -> Result<EndedAttempt> {
     let fingerprint = match (row.number_or_none(3)?, row.number_or_none(4)?) {
         (Some(_), Some(hash)) => Some(FingerprintKey { version: whole(row, 3, "fingerprint version")?, hash }),
         (None, _) | (_, None) => None,
@@ -68,8 +94,7 @@ pub(crate) fn ended_attempt(row: &impl Columns) -> Result<EndedAttempt> {
     })
 }
 
-/// Gives each attempt the newest failure that came late, of `late` in their order.
-pub(crate) fn with_late(attempts: &mut [EndedAttempt], late: impl IntoIterator<Item = (u32, AttemptBody)>) {
+fn with_late(attempts: &mut [EndedAttempt], late: Vec<(u32, AttemptBody)>) {
     let mut newest: BTreeMap<u32, LateFailure> = BTreeMap::new();
     newest.extend(late.into_iter().filter_map(|(number, body)| Some((number, LateFailure::of(body)?))));
     for attempt in attempts {
@@ -77,7 +102,7 @@ pub(crate) fn with_late(attempts: &mut [EndedAttempt], late: impl IntoIterator<I
     }
 }
 
-/// The attempt that somebody is at, where there is one.
+/// The attempt that runs now.
 pub(crate) fn under_way(summary: &RunSummary, life: &RunDocument) -> Option<AttemptView> {
     let lease = life.lease.as_ref().filter(|_| summary.state == StateName::Running)?;
     let began_at = Timestamp::from_millis(lease.began_at);
@@ -93,7 +118,7 @@ pub(crate) fn under_way(summary: &RunSummary, life: &RunDocument) -> Option<Atte
 }
 
 fn view(attempt: u32, outcome: &str, recorded_at: Timestamp, origin: AttemptOrigin, body: AttemptBody) -> AttemptView {
-    // Of a success the run itself has it.
+    // The run has the output of its success.
     let output = body.output.filter(|_| body.error.is_some());
     AttemptView {
         attempt,

@@ -1,4 +1,4 @@
-//! Counters held against a recount.
+//! The counters compared with a recount.
 
 use redrive_core::run::StateName;
 
@@ -6,7 +6,7 @@ use crate::shared::columns::{Columns, whole};
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::runs::document::position;
 
-/// How many counters are not what a recount says.
+/// How many counters differ from a recount.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Miscounted {
     /// By tenant, queue, state and reason.
@@ -31,7 +31,7 @@ impl Miscounted {
     }
 }
 
-/// The numbers of the states that keep no pattern open, as a list in SQL.
+/// The closed states, as a list in SQL.
 pub(crate) fn closed_states() -> String {
     let closed = StateName::ALL.iter().filter(|state| state.is_closed());
     closed.map(|state| position(StateName::ALL, state).to_string()).collect::<Vec<_>>().join(", ")

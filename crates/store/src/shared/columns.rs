@@ -1,5 +1,4 @@
-//! From columns to the words of the domain, for every store alike. What no binary of ours would have written is an
-//! error, never a panic.
+//! Reads columns as domain types. An unexpected value is an error, never a panic.
 
 use std::str::FromStr;
 
@@ -10,10 +9,10 @@ use serde::de::DeserializeOwned;
 use redrive_engine::codec::decode;
 use redrive_engine::error::{Error, PortResult as Result};
 
-/// A row that was read: whatever the store, a column is a number, or text or bytes.
+/// A row of either database. A column is a number, text or bytes.
 pub(crate) trait Columns {
     fn number_or_none(&self, at: usize) -> Result<Option<i64>>;
-    /// Text or bytes, as they lie there.
+    /// Text or bytes.
     fn bytes_or_none(&self, at: usize) -> Result<Option<&[u8]>>;
 }
 
@@ -115,7 +114,7 @@ pub(crate) fn packed_text(row: &impl Columns, at: usize, what: &str) -> Result<S
     Ok(String::from_utf8(packed(row, at)?).map_err(|_| unexpected(what))?)
 }
 
-/// What somebody said, as its token through the codec.
+/// A note, as its JSON token through the codec.
 pub(crate) fn packed_note(row: &impl Columns, at: usize) -> Result<Option<Text>> {
     match row.bytes_or_none(at)? {
         None => Ok(None),

@@ -1,4 +1,4 @@
-//! Where a page ended, as a text that only we can read back, and only for the question it came from.
+//! Cursors: opaque positions, valid only for the question that they came from.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -8,10 +8,10 @@ use redrive_engine::error::{Error, PortResult as Result};
 
 const VERSION: u8 = 1;
 const CHECK_BYTES: usize = 8;
-/// Far above anything we write.
+/// Longer than any valid cursor.
 const MAX_CHARS: usize = 1_000;
 
-/// Writes a position, sealed for `question`: everything that must be the same when it comes back.
+/// Seals a position for `question`: everything that must be the same when the cursor comes back.
 pub(crate) fn seal(question: &str, position: &[u8]) -> String {
     let mut bytes = vec![VERSION];
     bytes.extend_from_slice(&check(question, position));
@@ -19,7 +19,7 @@ pub(crate) fn seal(question: &str, position: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// The position of a cursor that was sealed for the same question.
+/// The position of a cursor that was sealed for this question.
 pub(crate) fn unseal(question: &str, cursor: &str) -> Result<Vec<u8>> {
     if cursor.len() > MAX_CHARS {
         return Err(Error::BadCursor.into());
@@ -31,7 +31,7 @@ pub(crate) fn unseal(question: &str, cursor: &str) -> Result<Vec<u8>> {
     fits.then(|| position.to_vec()).ok_or(Error::BadCursor.into())
 }
 
-/// Covers the position too, so that a damaged cursor is refused instead of leading somewhere else.
+/// Covers the position too, so that a damaged cursor is refused.
 fn check(question: &str, position: &[u8]) -> [u8; CHECK_BYTES] {
     let digest = Sha256::new().chain_update(question).chain_update([0]).chain_update(position).finalize();
     let mut first = [0; CHECK_BYTES];

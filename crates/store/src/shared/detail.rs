@@ -1,45 +1,114 @@
-//! Everything kept of one run, put together for its page.
+//! One run with all its details.
 
 use std::collections::BTreeSet;
 
 use redrive_core::ids::OrderKey;
 use redrive_core::ledger::versions_changed;
+use redrive_core::lifecycle::Outcome;
 use redrive_core::run::StateName;
 use redrive_core::time::Timestamp;
 use redrive_core::verdict::Verdict;
-use redrive_core::wire::{HistoryEntry, QueueSettings, RawJson, ReviewView, RunBody, RunSummary, Versions};
+use redrive_core::wire::{HistoryEntry, QueueSettings, RawJson, ReviewView, RunBody, RunDetail, RunSummary, Versions};
 
-use super::attempts::{EndedAttempt, under_way};
-use super::pages::Next;
-use crate::shared::columns::{Columns, json, number, owned, packed_json_or_none, parsed_or_none, text, time};
-use redrive_engine::error::PortResult as Result;
+use super::attempts::{EndedAttempt, ended_attempts, under_way};
+use super::columns::{Columns, json, number, owned, packed_json_or_none, parsed_or_none, text, time};
+use super::history::history_of;
+use super::lookup::run_number;
+use super::pages::{Before, BodyPage, Next, sized};
+use super::payloads::{changed_attempts, last_body, last_verdict, payload_of};
+use super::reader::{Reader, SqlReader};
+use super::records::{FromRow as _, STEP_COLUMNS, STEP_VERSIONS, STEP_VERSIONS_MAX, recorded_versions};
+use super::runs::summary;
+use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::ledger::steps::{StepRow, views};
-use redrive_engine::model::KeyMark;
+use redrive_engine::model::{DetailCall, KeyMark, RunRef};
+use redrive_engine::names::versions::KINDS_MAX;
 use redrive_engine::runs::document::{ReviewDocument, RunDocument};
 use redrive_engine::runs::payload::StoredPayload;
 
-/// What the run's row holds beside its summary.
-pub(crate) struct Inner {
-    pub(crate) tenant: i64,
+pub(crate) async fn run_detail(reader: &impl Reader, at: &RunRef, call: &DetailCall) -> Result<RunDetail> {
+    let run = run_number(reader, at).await?;
+    let summary = summary(reader, run).await?;
+    let parts = read_parts(reader, run, at, &summary, &Before::of(call, at)?).await?;
+    let body = body(&summary, parts)?;
+    Ok(RunDetail { summary, body })
+}
+
+async fn read_parts(
+    reader: &impl Reader,
+    run: i64,
+    at: &RunRef,
+    summary: &RunSummary,
+    before: &Before,
+) -> Result<DetailParts> {
+    let inner = reader.row(INNER, &[run.into()]).await?.read(|row| InnerColumns::read(row))?;
+    let inner = inner.ok_or(Error::NotFound("run"))?;
+    let (attempts, ended) = ended_attempts(reader, run, before).await?;
+    let (steps, entries) = steps_of(reader, run, before).await?;
+    let (history, older) = history_of(reader, run, at, summary.received_at, before).await?;
+    let recorded = recorded_of(reader, run).await?;
+    let kinds: BTreeSet<&String> = recorded.iter().flat_map(Versions::keys).collect();
+    let kinds: Vec<String> = kinds.into_iter().take(KINDS_MAX).cloned().collect();
+    Ok(DetailParts {
+        payload: payload_of(reader, run, summary.revision).await?,
+        verdict: last_verdict(reader, run).await?,
+        output: last_body(reader, run, Outcome::Succeeded).await?.and_then(|body| body.output),
+        history,
+        review: match inner.review(summary) {
+            Some(review) => Some(review_view(reader, run, review).await?),
+            None => None,
+        },
+        changed: changed_attempts(reader, run, ended.first().map_or(0, |first| first.number)).await?,
+        newest: if kinds.is_empty() { Versions::new() } else { reader.newest_versions(inner.tenant, kinds).await? },
+        inner,
+        ended,
+        entries,
+        recorded,
+        from_the_newest: before.from_the_newest,
+        next: Next { attempts: attempts.next("attempts", at), steps: steps.next("steps", at), history: older },
+    })
+}
+
+/// Whether a key has worked on the run.
+pub(crate) async fn was_worked_on_by(reader: &impl Reader, at: &RunRef, key: KeyMark) -> Result<bool> {
+    let run = run_number(reader, at).await?;
+    let read = reader.row("SELECT life FROM runs WHERE id = $1", &[run.into()]).await?.read(|row| {
+        let life: RunDocument = json(text(row, 0)?, "life")?;
+        Ok(life.keys.contains(&key))
+    });
+    read?.ok_or(Error::NotFound("run").into())
+}
+
+/// A page of steps, in the order in which they began.
+async fn steps_of<R: Reader>(reader: &R, run: i64, before: &Before) -> Result<(BodyPage, Vec<StepRow>)> {
+    let values = [run.into(), before.step.into(), before.rows().into()];
+    let page = BodyPage::fill(reader.rows(&R::step_sizes(), &values).await?.read(|row| sized(row))?, before.limit);
+    let sql = format!("SELECT {STEP_COLUMNS} FROM steps WHERE id = ANY($1)");
+    let mut entries = reader.rows_any(&sql, &[page.numbers.as_slice().into()]).await?.read(|row| StepRow::read(row))?;
+    entries.sort_by_key(|entry| entry.id);
+    Ok((page, entries))
+}
+
+/// The versions under which steps were recorded that a replay would skip.
+async fn recorded_of(reader: &impl SqlReader, run: i64) -> Result<Vec<Versions>> {
+    let sql = format!("{STEP_VERSIONS} WHERE run = $1 AND versions IS NOT NULL LIMIT $2");
+    let found = reader.rows(&sql, &[run.into(), STEP_VERSIONS_MAX.into()]).await?.read(|row| recorded_versions(row))?;
+    Ok(found.into_iter().flatten().collect())
+}
+
+/// Columns of the run and its queue that the summary does not have.
+struct InnerColumns {
+    tenant: i64,
     order_key: Option<OrderKey>,
     life: RunDocument,
     settings: QueueSettings,
 }
 
-/// What [`Inner::read`] reads; a condition follows.
-pub(crate) const INNER: &str = "SELECT runs.order_key, runs.life, queues.settings, runs.tenant \
-     FROM runs JOIN queues ON queues.id = runs.queue";
+const INNER: &str = "SELECT runs.order_key, runs.life, queues.settings, runs.tenant \
+     FROM runs JOIN queues ON queues.id = runs.queue WHERE runs.id = $1";
 
-/// Of what [`worked_on_by`] reads; a condition follows.
-pub(crate) const LIFE: &str = "SELECT life FROM runs";
-
-pub(crate) fn worked_on_by(row: &impl Columns, key: KeyMark) -> Result<bool> {
-    let life: RunDocument = json(text(row, 0)?, "life")?;
-    Ok(life.keys.contains(&key))
-}
-
-impl Inner {
-    pub(crate) fn read(row: &impl Columns) -> Result<Self> {
+impl InnerColumns {
+    fn read(row: &impl Columns) -> Result<Self> {
         Ok(Self {
             tenant: number(row, 3)?,
             order_key: parsed_or_none(row, 0, "order_key")?,
@@ -48,46 +117,42 @@ impl Inner {
         })
     }
 
-    /// The review that the run is in.
-    pub(crate) fn review(&self, summary: &RunSummary) -> Option<&ReviewDocument> {
+    /// The review that the run waits for.
+    fn review(&self, summary: &RunSummary) -> Option<&ReviewDocument> {
         self.life.review.as_ref().filter(|_| summary.state == StateName::Review)
     }
 }
 
-/// What was found, table by table.
-pub(crate) struct Pieces {
-    pub(crate) inner: Inner,
-    pub(crate) payload: StoredPayload,
-    pub(crate) ended: Vec<EndedAttempt>,
-    /// The newest of all, also where the page has older ones.
-    pub(crate) verdict: Option<Verdict>,
-    pub(crate) output: Option<RawJson>,
-    pub(crate) history: Vec<HistoryEntry>,
-    pub(crate) review: Option<ReviewView>,
-    /// Attempts that got another payload.
-    pub(crate) changed: Vec<u32>,
-    pub(crate) entries: Vec<StepRow>,
-    /// Under which all that a replay would skip was recorded.
-    pub(crate) recorded: Vec<Versions>,
-    /// Of each kind that they name, the version that the tenant met last.
-    pub(crate) newest: Versions,
-    /// The attempt under way belongs to the page.
-    pub(crate) from_the_newest: bool,
-    pub(crate) next: Next,
+/// What was read, table by table.
+struct DetailParts {
+    inner: InnerColumns,
+    payload: StoredPayload,
+    ended: Vec<EndedAttempt>,
+    /// The newest, also on a page of older attempts.
+    verdict: Option<Verdict>,
+    output: Option<RawJson>,
+    history: Vec<HistoryEntry>,
+    review: Option<ReviewView>,
+    /// Attempts that were sent a changed payload.
+    changed: Vec<u32>,
+    entries: Vec<StepRow>,
+    /// The versions under which steps were recorded that a replay would skip.
+    recorded: Vec<Versions>,
+    /// The version of each kind that the tenant met last.
+    newest: Versions,
+    /// The running attempt belongs to the page.
+    from_the_newest: bool,
+    next: Next,
 }
 
-/// The kinds of versions that work was recorded under.
-pub(crate) fn kinds(recorded: &[Versions]) -> BTreeSet<String> {
-    recorded.iter().flat_map(Versions::keys).cloned().collect()
-}
-
-pub(crate) fn body(summary: &RunSummary, pieces: Pieces) -> Result<RunBody> {
-    let Pieces { inner, payload, ended, verdict, output, history, review, changed, entries, recorded, newest, .. } =
-        pieces;
+fn body(summary: &RunSummary, parts: DetailParts) -> Result<RunBody> {
+    let DetailParts {
+        inner, payload, ended, verdict, output, history, review, changed, entries, recorded, newest, ..
+    } = parts;
     let about = payload.about.clone();
     let (payload, payload_base64) = payload.into_wire()?;
     let mut attempts: Vec<_> = ended.into_iter().map(EndedAttempt::into_view).collect();
-    attempts.extend(under_way(summary, &inner.life).filter(|_| pieces.from_the_newest));
+    attempts.extend(under_way(summary, &inner.life).filter(|_| parts.from_the_newest));
     for attempt in &mut attempts {
         attempt.changed = changed.contains(&attempt.attempt);
     }
@@ -107,9 +172,9 @@ pub(crate) fn body(summary: &RunSummary, pieces: Pieces) -> Result<RunBody> {
         // Where a replay would skip what was recorded under other versions.
         versions_changed: versions_changed(&recorded, &newest),
         history,
-        next_attempts_cursor: pieces.next.attempts,
-        next_steps_cursor: pieces.next.steps,
-        next_history_cursor: pieces.next.history,
+        next_attempts_cursor: parts.next.attempts,
+        next_steps_cursor: parts.next.steps,
+        next_history_cursor: parts.next.history,
         verdict,
         links: about.links,
         replayable: !inner.life.not_replayable,
@@ -119,12 +184,14 @@ pub(crate) fn body(summary: &RunSummary, pieces: Pieces) -> Result<RunBody> {
     })
 }
 
-/// What a run's page shows of its review. `row`: when, by whom, and what was asked for; none where that is gone.
-pub(crate) fn review_view(row: Option<&impl Columns>, review: &ReviewDocument) -> Result<ReviewView> {
-    let (asked_at, asked_by, proposed): (Timestamp, String, Option<RawJson>) = match row {
-        Some(row) => (time(row, 0)?, owned(row, 1)?, packed_json_or_none(row, 2, "request")?),
-        None => (Timestamp::default(), String::new(), None),
-    };
+/// The request for the review, as the run shows it. The request may be gone.
+async fn review_view(reader: &impl SqlReader, run: i64, review: &ReviewDocument) -> Result<ReviewView> {
+    let sql = "SELECT at, actor, request FROM reviews WHERE run = $1";
+    let asked = reader
+        .row(sql, &[run.into()])
+        .await?
+        .read(|row| Ok((time(row, 0)?, owned(row, 1)?, packed_json_or_none(row, 2, "request")?)))?;
+    let (asked_at, asked_by, proposed): (Timestamp, String, Option<RawJson>) = asked.unwrap_or_default();
     let expires_at = Timestamp::from_millis(review.expires_at);
     Ok(ReviewView { proposed, plan_hash: review.plan_hash.clone(), expires_at, asked_by, asked_at })
 }

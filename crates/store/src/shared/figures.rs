@@ -1,52 +1,91 @@
-//! How it stands, from counters: tenants and the whole.
+//! The health of tenants and of the whole store.
 
-use redrive_core::ids::QueueName;
+use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::policy::{Limits, RetryBy};
 use redrive_core::run::StateName;
 use redrive_core::time::{MINUTE_MS, Timestamp};
 use redrive_core::verdict::DeadBecause;
-use redrive_core::wire::{HealthAnswer, QueueAlert, QueueSettings, TenantHealth, TenantLimits, TenantView};
+use redrive_core::wire::{
+    HealthAnswer, QueueAlert, QueueSettings, TenantHealth, TenantLimits, TenantView, TenantsAnswer,
+};
 
-use super::by_state::{Count, standing};
-use super::hours::HourSums;
-use super::lookup::Whose;
-use crate::shared::columns::{Columns, json, number, parsed, text, time};
-use redrive_engine::error::PortResult as Result;
-use redrive_engine::model::HourlyKind;
+use super::columns::{Columns, json, number, parsed, text, time, whole};
+use super::counters::{CounterRow, StateCounts, counters, counters_of};
+use super::cursor::{seal, unseal};
+use super::hours::{HourSums, Hours, hour_sums};
+use super::lookup::{ReadScope, oldest_due, read_scope, tenant_number};
+use super::reader::{Reader, SqlParam};
+use super::runs::PAGE_MAX;
+use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::model::standing::Standing;
+use redrive_engine::model::{HourlyKind, TenantScope};
 use redrive_engine::runs::document::{HELD, position};
 
-/// Due work and no lease call for this long: nobody seems to be there.
+/// A queue with due runs and no lease call for this long seems to have no worker.
 const NO_WORKER_AFTER_MS: u64 = 5 * MINUTE_MS;
 /// Queues that health names, of each kind.
-pub(crate) const QUEUES_NAMED_MAX: usize = 1_000;
-/// What the list of tenants shows.
-pub(crate) const SHOWN: [StateName; 3] = [StateName::Dead, StateName::Scheduled, StateName::Running];
+const QUEUES_NAMED_MAX: usize = 1_000;
+/// The states that the list of tenants shows.
+const TENANT_STATES: [StateName; 3] = [StateName::Dead, StateName::Scheduled, StateName::Running];
+/// The question that cursors into the list of tenants are sealed for.
+const TENANTS: &str = "tenants";
 
-/// `row`: a tenant's number and name.
-pub(crate) fn tenant_view<'a>(
-    row: &impl Columns,
-    counts: impl IntoIterator<Item = &'a Count>,
-    last_failure_at: Option<Timestamp>,
-) -> Result<TenantView> {
-    let standing = standing(counts);
-    Ok(TenantView {
-        tenant: parsed(row, 1, "tenant")?,
-        dead: standing.of(StateName::Dead),
-        scheduled: standing.of(StateName::Scheduled),
-        running: standing.of(StateName::Running),
-        last_failure_at,
-    })
+/// Sorted by name.
+pub(crate) async fn list_tenants(reader: &impl Reader, limit: u32, cursor: Option<&str>) -> Result<TenantsAnswer> {
+    let after = match cursor {
+        Some(cursor) => String::from_utf8(unseal(TENANTS, cursor)?).map_err(|_| Error::BadCursor)?,
+        None => String::new(),
+    };
+    let limit = limit.clamp(1, PAGE_MAX);
+    let sql = "SELECT id, name FROM tenants WHERE name > $1 ORDER BY name LIMIT $2";
+    let mut rows = reader
+        .rows(sql, &[after.as_str().into(), (limit + 1).into()])
+        .await?
+        .read(|row| Ok((number(row, 0)?, parsed::<Tenant>(row, 1, "tenant")?)))?;
+    let more = rows.len() > usize::try_from(limit).unwrap_or(usize::MAX);
+    if more {
+        rows.pop();
+    }
+    let numbers: Vec<i64> = rows.iter().map(|(number, _)| *number).collect();
+    let counters = counters_of(reader, &numbers, &TENANT_STATES).await?;
+    let failed = reader.last_failures(&numbers).await?;
+    let view = |(number, tenant): (i64, Tenant)| {
+        let own = counters.iter().filter(|(of, _)| *of == number).map(|(_, counter)| counter);
+        let states = StateCounts::sum(own);
+        TenantView {
+            tenant,
+            dead: states.of(StateName::Dead),
+            scheduled: states.of(StateName::Scheduled),
+            running: states.of(StateName::Running),
+            last_failure_at: failed.get(&number).copied(),
+        }
+    };
+    let tenants: Vec<TenantView> = rows.into_iter().map(view).collect();
+    let next_cursor = tenants.last().filter(|_| more).map(|last| seal(TENANTS, last.tenant.as_str().as_bytes()));
+    Ok(TenantsAnswer { tenants, next_cursor })
 }
 
-pub(crate) fn tenant_health(
-    counts: &[Count],
+pub(crate) async fn tenant_health(
+    reader: &impl Reader,
+    tenant: &Tenant,
+    limits: Limits,
+    now: Timestamp,
+) -> Result<TenantHealth> {
+    let number = tenant_number(reader, tenant).await?.ok_or(Error::NotFound("tenant"))?;
+    let counters = counters(reader, ReadScope::One(number)).await?;
+    let day = hour_sums(reader, ReadScope::One(number), None, Hours::last_day(now)).await?;
+    let failed = reader.last_failures(&[number]).await?;
+    Ok(health_of_tenant(&counters, &day, failed.get(&number).copied(), limits))
+}
+
+fn health_of_tenant(
+    counters: &[CounterRow],
     day: &HourSums,
     last_failure_at: Option<Timestamp>,
     limits: Limits,
 ) -> TenantHealth {
-    let of = |wanted: &dyn Fn(&Count) -> bool| {
-        u64::try_from(counts.iter().filter(|count| wanted(count)).map(|count| count.n).sum::<i64>()).unwrap_or(0)
+    let of = |wanted: &dyn Fn(&CounterRow) -> bool| {
+        u64::try_from(counters.iter().filter(|count| wanted(count)).map(|count| count.n).sum::<i64>()).unwrap_or(0)
     };
     let dead = of(&|count| count.state == StateName::Dead);
     let (recovered, died) = (day.of(HourlyKind::Recovered), day.of(HourlyKind::Dead));
@@ -67,22 +106,23 @@ pub(crate) fn tenant_health(
     }
 }
 
-pub(crate) fn how_it_stands(counts: &[Count]) -> Standing {
-    let sum = |wanted: &dyn Fn(&Count) -> bool| {
-        u64::try_from(counts.iter().filter(|count| wanted(count)).map(|count| count.n).sum::<i64>()).unwrap_or(0)
+pub(crate) async fn standing(reader: &impl Reader, scope: &TenantScope) -> Result<Standing> {
+    let counters = counters(reader, read_scope(reader, scope).await?).await?;
+    let sum = |wanted: &dyn Fn(&CounterRow) -> bool| {
+        u64::try_from(counters.iter().filter(|count| wanted(count)).map(|count| count.n).sum::<i64>()).unwrap_or(0)
     };
     let dead = DeadBecause::ALL.iter().map(|because| {
         let detail = position(DeadBecause::ALL, because);
         (*because, sum(&|count| count.state == StateName::Dead && count.detail == detail))
     });
-    Standing {
-        states: standing(counts).all(),
+    Ok(Standing {
+        states: StateCounts::sum(&counters).all(),
         dead: dead.filter(|(_, n)| *n > 0).collect(),
         held: sum(&|count| count.state == StateName::Scheduled && count.detail == HELD),
-    }
+    })
 }
 
-fn is_poison(count: &Count) -> bool {
+fn is_poison(count: &CounterRow) -> bool {
     let poison = [DeadBecause::Poison, DeadBecause::Permanent, DeadBecause::Unsafe, DeadBecause::Rejected];
     count.state == StateName::Dead && poison.iter().any(|because| position(DeadBecause::ALL, because) == count.detail)
 }
@@ -93,17 +133,38 @@ fn share_pct(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| (part as f64 * 1_000.0 / whole as f64).round() / 10.0)
 }
 
-/// The queues that are seen, and of them those that nobody leases.
-pub(crate) fn health(
-    counts: &[Count],
+pub(crate) async fn health(reader: &impl Reader, scope: &TenantScope, now: Timestamp) -> Result<HealthAnswer> {
+    let scope = read_scope(reader, scope).await?;
+    let counters = counters(reader, scope).await?;
+    let queues = seen_queues(reader, scope, &counters).await?;
+    let mut without_workers = Vec::new();
+    for queue in queues.iter().filter(|queue| queue.is_quiet(now)).take(QUEUES_NAMED_MAX) {
+        let oldest = match scope {
+            ReadScope::All => reader.oldest_due_by_tenant(queue.number).await?,
+            ReadScope::One(tenant) => {
+                oldest_due(reader, queue.number, tenant).await?.map(|due| (tenant, due)).into_iter().collect()
+            }
+            ReadScope::Nobody => Vec::new(),
+        };
+        without_workers.extend(queue.alert(oldest, now));
+    }
+    let set_aside = match scope {
+        ReadScope::All => reader.row(SET_ASIDE, &[]).await?.read(|row| whole(row, 0, "count"))?.unwrap_or(0),
+        ReadScope::One(_) | ReadScope::Nobody => 0,
+    };
+    Ok(health_answer(&counters, queues, without_workers, set_aside, now))
+}
+
+fn health_answer(
+    counters: &[CounterRow],
     queues: Vec<SeenQueue>,
     queues_without_workers: Vec<QueueAlert>,
     set_aside: u64,
     now: Timestamp,
 ) -> HealthAnswer {
-    let standing = standing(counts);
+    let states = StateCounts::sum(counters);
     let ownerless = queues.into_iter().filter(|queue| queue.settings.owner.is_none());
-    let (dead, review) = (standing.of(StateName::Dead), standing.of(StateName::Review));
+    let (dead, review) = (states.of(StateName::Dead), states.of(StateName::Review));
     let quiet = dead + review + set_aside == 0 && queues_without_workers.is_empty();
     HealthAnswer {
         status: if quiet { "ok" } else { "attention" }.to_owned(),
@@ -111,8 +172,8 @@ pub(crate) fn health(
         now,
         dead,
         review,
-        scheduled: standing.of(StateName::Scheduled),
-        running: standing.of(StateName::Running),
+        scheduled: states.of(StateName::Scheduled),
+        running: states.of(StateName::Running),
         queues_without_workers,
         queues_without_owner: ownerless.map(|queue| queue.name).take(QUEUES_NAMED_MAX).collect(),
         set_aside,
@@ -120,85 +181,81 @@ pub(crate) fn health(
     }
 }
 
-/// What services have set aside, counted up to a bound.
-pub(crate) const SET_ASIDE: &str = "SELECT count(*) FROM (
+/// Rows that services have set aside, counted up to a bound.
+const SET_ASIDE: &str = "SELECT count(*) FROM (
          SELECT 1 FROM set_aside UNION ALL SELECT 1 FROM runs_set_aside LIMIT 10000) AS kept";
 
-pub(crate) struct SeenQueue {
-    pub(crate) number: i64,
+/// A queue that a scope may see.
+struct SeenQueue {
+    number: i64,
     name: QueueName,
     settings: QueueSettings,
-    /// When workers last asked for it, by the tenant they asked for; 0 stands for all.
+    /// When workers last asked for runs, by the tenant they asked for; 0 is all tenants.
     calls: Vec<(i64, Timestamp)>,
 }
 
-/// What [`seen_queue`] reads.
-pub(crate) const SEEN: &str = "SELECT id, name, settings FROM queues";
-
-/// What [`LeaseCalls`] are made of.
-pub(crate) const CALLS: &str = "SELECT queue, tenant, at FROM lease_calls";
-
-/// When workers last asked, by queue and tenant; 0 stands for all of either.
-#[derive(Debug, Default)]
-pub(crate) struct LeaseCalls(Vec<(i64, i64, Timestamp)>);
-
-impl LeaseCalls {
-    pub(crate) fn add(&mut self, row: &impl Columns) -> Result<()> {
-        self.0.push((number(row, 0)?, number(row, 1)?, time(row, 2)?));
-        Ok(())
-    }
-
-    /// Of a queue, as far as a reader may know: its own workers' calls, and those of keys that span all tenants.
-    fn of(&self, queue: i64, whose: Whose) -> Vec<(i64, Timestamp)> {
-        let seen = |tenant: i64| match whose {
-            Whose::All => true,
-            Whose::One(own) => tenant == own || tenant == 0,
-            Whose::Nobody => false,
-        };
-        let calls = self.0.iter().filter(|(of, tenant, _)| (*of == queue || *of == 0) && seen(*tenant));
-        calls.map(|(_, tenant, at)| (*tenant, *at)).collect()
-    }
+/// The queues of a scope, by name. A tenant sees the queues that it has runs in.
+async fn seen_queues(reader: &impl Reader, scope: ReadScope, counters: &[CounterRow]) -> Result<Vec<SeenQueue>> {
+    let calls = reader
+        .rows("SELECT queue, tenant, at FROM lease_calls", &[])
+        .await?
+        .read(|row| Ok(LeaseCallRow { queue: number(row, 0)?, tenant: number(row, 1)?, at: time(row, 2)? }))?;
+    let sql = "SELECT id, name, settings FROM queues";
+    let mut queues = if scope == ReadScope::All {
+        reader.rows(sql, &[]).await?.read(|row| seen_queue(row, scope, &calls))?
+    } else {
+        let mut numbers: Vec<i64> = counters.iter().filter(|count| count.n > 0).map(|count| count.queue).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        reader
+            .rows_any(&format!("{sql} WHERE id = ANY($1)"), &[SqlParam::Numbers(numbers)])
+            .await?
+            .read(|row| seen_queue(row, scope, &calls))?
+    };
+    queues.sort_by(|a, b| a.name.as_str().cmp(b.name.as_str()));
+    Ok(queues)
 }
 
-/// The queues that a tenant sees: those that it has runs in. None: all of them.
-pub(crate) fn numbers_seen(whose: Whose, counts: &[Count]) -> Option<Vec<i64>> {
-    if whose == Whose::All {
-        return None;
-    }
-    let mut numbers: Vec<i64> = counts.iter().filter(|count| count.n > 0).map(|count| count.queue).collect();
-    numbers.sort_unstable();
-    numbers.dedup();
-    Some(numbers)
-}
-
-pub(crate) fn seen_queue(row: &impl Columns, whose: Whose, calls: &LeaseCalls) -> Result<SeenQueue> {
+fn seen_queue(row: &impl Columns, scope: ReadScope, calls: &[LeaseCallRow]) -> Result<SeenQueue> {
     let number = number(row, 0)?;
     Ok(SeenQueue {
         number,
         name: parsed(row, 1, "queue")?,
         settings: json(text(row, 2)?, "queue settings")?,
-        calls: calls.of(number, whose),
+        calls: calls.iter().filter_map(|call| call.of(number, scope)).collect(),
     })
 }
 
+/// When workers last asked for runs of a queue and a tenant; 0 is all of either.
+struct LeaseCallRow {
+    queue: i64,
+    tenant: i64,
+    at: Timestamp,
+}
+
+impl LeaseCallRow {
+    /// The tenant and time of a call for this queue, if the scope may see it: a tenant sees calls of its own workers
+    /// and of workers for all tenants.
+    fn of(&self, queue: i64, scope: ReadScope) -> Option<(i64, Timestamp)> {
+        let is_seen = scope.sees(self.tenant) || (scope != ReadScope::Nobody && self.tenant == 0);
+        ((self.queue == queue || self.queue == 0) && is_seen).then_some((self.tenant, self.at))
+    }
+}
+
 impl SeenQueue {
-    /// Nobody who serves all tenants has leased it for so long that due work should be looked for.
-    pub(crate) fn is_quiet(&self, now: Timestamp) -> bool {
+    /// No worker for all tenants has asked for it lately, so due runs may be without a worker.
+    fn is_quiet(&self, now: Timestamp) -> bool {
         self.settings.retry_by == RetryBy::Worker && !self.has_workers(0, now)
     }
 
-    /// A tenant's runs have workers when its own ask for them, or those of a key that spans all tenants.
+    /// A tenant's runs are served by its own workers and by workers for all tenants.
     fn has_workers(&self, tenant: i64, now: Timestamp) -> bool {
         let late = now.minus_ms(NO_WORKER_AFTER_MS);
         self.calls.iter().any(|(of, at)| (*of == tenant || *of == 0) && *at > late)
     }
 
-    /// Of tenants with their oldest due work, the one that has waited longest for a worker; none unless it has waited long.
-    pub(crate) fn alert(
-        &self,
-        oldest: impl IntoIterator<Item = (i64, Timestamp)>,
-        now: Timestamp,
-    ) -> Option<QueueAlert> {
+    /// The longest wait for a worker among tenants with their oldest due time, if it is long enough to alert.
+    fn alert(&self, oldest: impl IntoIterator<Item = (i64, Timestamp)>, now: Timestamp) -> Option<QueueAlert> {
         let late = now.minus_ms(NO_WORKER_AFTER_MS);
         let unserved = oldest.into_iter().filter(|(tenant, due)| *due <= late && !self.has_workers(*tenant, now));
         let oldest_due_at = unserved.map(|(_, due)| due).min()?;

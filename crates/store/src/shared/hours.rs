@@ -1,4 +1,4 @@
-//! The hourly roll-ups: how it went, from rows of any store.
+//! Statistics by the hour.
 
 use std::collections::BTreeMap;
 
@@ -6,18 +6,19 @@ use redrive_core::reason::Reason;
 use redrive_core::time::{DAY_MS, HOUR_MS, Timestamp};
 use redrive_core::wire::{StatsAnswer, StatsPoint};
 
-use super::by_state::{Count, standing};
-use super::lookup::Whose;
-use crate::shared::columns::unexpected;
+use super::columns::{Columns, text, unexpected, whole};
+use super::counters::{StateCounts, counters};
+use super::lookup::{ReadScope, queue_number, read_scope};
+use super::reader::Reader;
 use redrive_engine::error::{Error, PortResult as Result};
-use redrive_engine::model::{HourlyKind, StatsCall};
+use redrive_engine::model::{HourlyKind, StatsCall, TenantScope};
 use redrive_engine::runs::document::position;
 
 /// No queue has this number.
 const NO_QUEUE: i64 = 0;
 const SPAN_MAX_MS: u64 = 31 * DAY_MS;
 
-/// Whole hours, from the first one up to but without `before`.
+/// Whole hours, from the first up to `before`, exclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Hours {
     pub(crate) first: Timestamp,
@@ -25,13 +26,13 @@ pub(crate) struct Hours {
 }
 
 impl Hours {
-    /// The hour under way and the 23 before it.
+    /// The current hour and the 23 before it.
     pub(crate) fn last_day(now: Timestamp) -> Self {
         let before = now.hour().plus_ms(HOUR_MS);
         Self { first: before.minus_ms(DAY_MS), before }
     }
 
-    /// Every hour that the span touches; a longer one than 31 days loses its beginning.
+    /// Every hour that the span touches, at most the last 31 days of it.
     pub(crate) fn touched(since: Timestamp, until: Timestamp) -> Self {
         let before = if until.hour() == until { until } else { until.hour().plus_ms(HOUR_MS) };
         Self { first: since.max(before.minus_ms(SPAN_MAX_MS)).hour(), before }
@@ -55,7 +56,15 @@ impl HourSums {
         self.by_hour.values().map(|kinds| at(kinds, kind)).sum()
     }
 
-    pub(crate) fn add(&mut self, hour: Timestamp, kind: HourlyKind, reason: &str, n: u64) {
+    /// Adds a row whose columns from `first` on are the reason and the count of each kind.
+    pub(crate) fn read(&mut self, hour: Timestamp, row: &impl Columns, first: usize) -> Result<()> {
+        for (column, kind) in (first + 1..).zip(HourlyKind::ALL) {
+            self.add(hour, *kind, text(row, first)?, whole(row, column, "events")?);
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, hour: Timestamp, kind: HourlyKind, reason: &str, n: u64) {
         let kinds = self.by_hour.entry(hour).or_default();
         if let Some(slot) = usize::try_from(position(HourlyKind::ALL, &kind)).ok().and_then(|at| kinds.get_mut(at)) {
             *slot += n;
@@ -92,7 +101,7 @@ fn at(kinds: &[u64; HourlyKind::ALL.len()], kind: HourlyKind) -> u64 {
 }
 
 /// Whole hours: those that the asked span touches, by default the last 24 h, at most 31 days.
-pub(crate) fn asked(call: &StatsCall, now: Timestamp) -> Hours {
+fn asked(call: &StatsCall, now: Timestamp) -> Hours {
     let until = call.until.unwrap_or(now);
     match call.since {
         None if call.until.is_none() => Hours::last_day(now),
@@ -100,23 +109,53 @@ pub(crate) fn asked(call: &StatsCall, now: Timestamp) -> Hours {
     }
 }
 
-/// The queue that figures are asked of. A tenant is not told whether another has one of that name.
-pub(crate) fn asked_queue(found: Option<i64>, whose: Whose) -> Result<i64> {
-    match (found, whose) {
+/// The queue asked for. A tenant must not learn whether another tenant has a queue of that name.
+fn asked_queue(found: Option<i64>, scope: ReadScope) -> Result<i64> {
+    match (found, scope) {
         (Some(queue), _) => Ok(queue),
-        (None, Whose::All) => Err(Error::NotFound("queue").into()),
-        (None, Whose::One(_) | Whose::Nobody) => Ok(NO_QUEUE),
+        (None, ReadScope::All) => Err(Error::NotFound("queue").into()),
+        (None, ReadScope::One(_) | ReadScope::Nobody) => Ok(NO_QUEUE),
     }
 }
 
-/// What is answered of `queue`, or of all.
-pub(crate) fn answer(hours: Hours, sums: &HourSums, counts: &[Count], queue: Option<i64>) -> Result<StatsAnswer> {
-    let seen = counts.iter().filter(|count| queue.is_none_or(|queue| queue == count.queue));
+/// The events of whole hours. Costs one index seek per hour, whatever other tenants do.
+pub(crate) async fn hour_sums(
+    reader: &impl Reader,
+    scope: ReadScope,
+    queue: Option<i64>,
+    hours: Hours,
+) -> Result<HourSums> {
+    let mut sums = HourSums::default();
+    let tenant = match scope {
+        ReadScope::Nobody => return Ok(sums),
+        ReadScope::All => None,
+        ReadScope::One(tenant) => Some(tenant),
+    };
+    let each: Vec<Timestamp> = hours.each().collect();
+    reader.hour_events(&each, tenant, queue, &mut sums).await?;
+    Ok(sums)
+}
+
+pub(crate) async fn stats(
+    reader: &impl Reader,
+    scope: &TenantScope,
+    call: &StatsCall,
+    now: Timestamp,
+) -> Result<StatsAnswer> {
+    let scope = read_scope(reader, scope).await?;
+    let queue = match &call.queue {
+        Some(name) => Some(asked_queue(queue_number(reader, name).await?, scope)?),
+        None => None,
+    };
+    let hours = asked(call, now);
+    let sums = hour_sums(reader, scope, queue, hours).await?;
+    let counters = counters(reader, scope).await?;
+    let seen = counters.iter().filter(|counter| queue.is_none_or(|queue| queue == counter.queue));
     Ok(StatsAnswer {
         since: hours.first,
         until: hours.before,
         hours: hours.each().map(|hour| sums.point(hour)).collect(),
         reasons: sums.reasons()?,
-        states: standing(seen).all(),
+        states: StateCounts::sum(seen).all(),
     })
 }

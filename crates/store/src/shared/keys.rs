@@ -1,19 +1,28 @@
-//! Keys: never the secret, only its hash.
+//! API keys. The store has the hash of a secret, never the secret.
 
 use redrive_core::wire::Role;
 
-use crate::shared::columns::{
-    Columns, bytes, label_or_none, number, owned, parsed_or_none, time, time_or_none, unexpected,
-};
+use super::columns::{Columns, bytes, label_or_none, number, owned, parsed_or_none, time, time_or_none, unexpected};
+use super::reader::{SqlParam, SqlReader};
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::model::KeyRecord;
 use redrive_engine::runs::document::word;
 
-/// Of what [`key_of`] reads; a condition or an order follows.
-pub(crate) const KEYS: &str =
-    "SELECT id, hash, role, tenant, note, created_at, expires_at, revoked_at, lineage FROM keys";
+/// The columns of [`key_of`].
+const KEYS: &str = "SELECT id, hash, role, tenant, note, created_at, expires_at, revoked_at, lineage FROM keys";
 
-pub(crate) fn key_of(row: &impl Columns) -> Result<KeyRecord> {
+/// All keys, the oldest first.
+pub(crate) async fn list_keys(reader: &impl SqlReader) -> Result<Vec<KeyRecord>> {
+    reader.rows(&format!("{KEYS} ORDER BY created_at, id"), &[]).await?.read(|row| key_of(row))
+}
+
+/// Also finds revoked and expired keys.
+pub(crate) async fn key_by_hash(reader: &impl SqlReader, hash: &[u8; 32]) -> Result<Option<KeyRecord>> {
+    let hash = SqlParam::Bytes(hash.to_vec());
+    reader.row(&format!("{KEYS} WHERE hash = $1"), &[hash]).await?.read(|row| key_of(row))
+}
+
+fn key_of(row: &impl Columns) -> Result<KeyRecord> {
     Ok(KeyRecord {
         id: owned(row, 0)?,
         hash: bytes(row, 1)?.try_into().map_err(|_| unexpected("key hash"))?,

@@ -1,12 +1,11 @@
-//! What every store keeps the same way: how a run's life, names and pages lie in columns, and how rows become what
-//! people and programs read. Pure: no store's driver is known here.
+//! Reads, written once for both databases, and how rows become records. No driver is used here: [`reader`] is the
+//! interface that the adapters implement.
 
 pub(crate) mod attempts;
-pub(crate) mod by_state;
 pub(crate) mod changes;
 pub(crate) mod check;
 pub(crate) mod columns;
-pub(crate) mod counts;
+pub(crate) mod counters;
 pub(crate) mod cursor;
 pub(crate) mod detail;
 pub(crate) mod duplicates;
@@ -15,12 +14,16 @@ pub(crate) mod filter;
 pub(crate) mod history;
 pub(crate) mod hours;
 pub(crate) mod keys;
+pub(crate) mod lease_contents;
 pub(crate) mod lookup;
 pub(crate) mod migrations;
+pub(crate) mod operation_work;
 pub(crate) mod operations;
 pub(crate) mod pages;
 pub(crate) mod patterns;
+pub(crate) mod payloads;
 pub(crate) mod queues;
+pub(crate) mod reader;
 pub(crate) mod records;
-pub(crate) mod summary;
-pub(crate) mod words;
+pub(crate) mod runs;
+pub(crate) mod scan;

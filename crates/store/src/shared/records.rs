@@ -1,4 +1,4 @@
-//! Rows of the database as the engine's records. The column lists and what reads them stand side by side.
+//! Rows of the database as the engine's records: each column list, and the function that reads it.
 
 use std::sync::Arc;
 
@@ -32,18 +32,18 @@ use super::columns::{
     parsed, parsed_or_none, text, time, time_or_none, whole,
 };
 
-/// A record that is read from a row of its own columns.
-pub(crate) trait Record: Sized {
+/// A record that is read from a row.
+pub(crate) trait FromRow: Sized {
     fn read(row: &impl Columns) -> Result<Self>;
 }
 
 /// The columns of a run, in the order in which [`RunRow`] takes them.
 pub(crate) const RUN_COLUMNS: &str = "id, tenant, queue, run_id, state, detail, due, wake, attempt, revision, reason, \
      category, pattern, deferred_until, held_by, merged_into, replays, life, model, provider, tool, step, environment";
-/// How many they are: what else a statement reads comes after.
+/// Other columns of a statement come after these.
 pub(crate) const RUN_COLUMN_COUNT: usize = 23;
 
-/// Reads a row of `runs` whose first column is its number. Whatever of it can't be read makes the row corrupt.
+/// Reads a row of `runs` whose first column is its number. A column that can't be read makes the row corrupt.
 pub(crate) fn read_run<R: Columns, T>(row: &R, read: impl FnOnce(&R) -> Result<T>) -> Result<T> {
     read(row).map_err(|error| match (Error::from(error), number(row, 0)) {
         (corrupt @ Error::Corrupt { .. }, _) | (corrupt, Err(_)) => corrupt.into(),
@@ -51,7 +51,7 @@ pub(crate) fn read_run<R: Columns, T>(row: &R, read: impl FnOnce(&R) -> Result<T
     })
 }
 
-impl Record for RunRow {
+impl FromRow for RunRow {
     fn read(row: &impl Columns) -> Result<Self> {
         read_run(row, read_run_columns)
     }
@@ -99,10 +99,9 @@ fn read_run_columns(row: &impl Columns) -> Result<RunRow> {
 /// The columns of [`StoredAttempt`].
 pub(crate) const ATTEMPT_COLUMNS: &str =
     "attempt, outcome, digest, state, recorded_at, pattern, pattern_new, verdict, origin";
-/// How many they are.
 pub(crate) const ATTEMPT_COLUMN_COUNT: usize = 9;
 
-impl Record for StoredAttempt {
+impl FromRow for StoredAttempt {
     fn read(row: &impl Columns) -> Result<Self> {
         Ok(Self {
             attempt: whole(row, 0, "attempt")?,
@@ -122,16 +121,16 @@ impl Record for StoredAttempt {
 pub(crate) const STEP_COLUMNS: &str = "id, run, run_id, attempt, epoch, key, name, effect, status, outcome, began_at, at, \
      used_at, used_epoch, settled_by, output, omitted_bytes, omitted_sha256, verify, versions, call_id";
 
-/// The same without outputs and checks, which may be large: what a plan is made from.
+/// The same without outputs and checks, which may be large; enough for a plan.
 pub(crate) const STEP_FACTS: &str = "id, run, run_id, attempt, epoch, key, name, effect, status, outcome, began_at, at, \
      used_at, used_epoch, settled_by, CAST(NULL AS BYTEA), omitted_bytes, omitted_sha256, CAST(NULL AS BYTEA), versions, call_id";
-/// Of what [`super::pages::sized`] reads; a condition follows.
+/// The columns of [`super::pages::sized`].
 pub(crate) const STEP_SIZES: &str = "SELECT id, CAST(length(output) AS BIGINT), substr(output, 1, 5) FROM steps";
-/// Of what [`recorded_versions`] reads; a condition follows, and so many at most.
+/// The columns of [`recorded_versions`].
 pub(crate) const STEP_VERSIONS: &str = "SELECT DISTINCT status, outcome, versions FROM steps";
 pub(crate) const STEP_VERSIONS_MAX: i64 = 1_000;
 
-/// The versions under which work was recorded that a replay would skip.
+/// The versions of a step, if a replay would skip it.
 pub(crate) fn recorded_versions(row: &impl Columns) -> Result<Option<Versions>> {
     if step_state(row, 0, 1)?.will() != Will::Skip {
         return Ok(None);
@@ -146,7 +145,7 @@ fn step_state(row: &impl Columns, status: usize, outcome: usize) -> Result<Entry
     EntryState::of(status, outcome.transpose()?).ok_or_else(|| damaged_step("outcome").into())
 }
 
-/// The columns of [`read_merged`]; the run follows.
+/// Selects the columns of [`read_merged`]; the run number follows.
 pub(crate) const MERGED_STEPS: &str =
     "SELECT step, run, from_run, at, own_status, own_outcome FROM merged_steps WHERE run = ";
 
@@ -155,7 +154,7 @@ pub(crate) fn read_merged(row: &impl Columns) -> Result<MergedStep> {
     Ok(MergedStep { step: number(row, 0)?, run: number(row, 1)?, from: number(row, 2)?, at: time(row, 3)?, own })
 }
 
-impl Record for StepRow {
+impl FromRow for StepRow {
     fn read(row: &impl Columns) -> Result<Self> {
         let sha256 = label_or_none(row, 17)?;
         let omitted = row.number_or_none(16)?.map(|bytes| PayloadOmitted {
@@ -187,11 +186,11 @@ impl Record for StepRow {
     }
 }
 
-/// The columns of [`Found::read`] and where they come from.
+/// The columns of [`Found`], and their tables.
 pub(crate) const PATTERN_FOUND: &str = "p.id, p.tenant, p.public_id, p.fp_version, p.fp_hash, h.id, h.public_id, p.state, \
      p.muted_until, p.before_mute FROM patterns p LEFT JOIN patterns h ON h.id = p.merged_into";
 
-impl Record for Found {
+impl FromRow for Found {
     fn read(row: &impl Columns) -> Result<Self> {
         Ok(Self {
             id: number(row, 0)?,
@@ -204,11 +203,11 @@ impl Record for Found {
     }
 }
 
-/// The columns of [`CachedPattern::read`], of a pattern `own` and its head.
+/// The columns of [`CachedPattern`], for a pattern `own` and its head.
 pub(crate) const PATTERN_KNOWN: &str = "own.id, head.id, head.public_id, head.template, head.state, head.muted_until, \
      head.before_mute, head.resolved_at, head.resolved_in";
 
-impl Record for CachedPattern {
+impl FromRow for CachedPattern {
     fn read(row: &impl Columns) -> Result<Self> {
         let shown = PatternRef { id: owned(row, 2)?, template: owned(row, 3)?, new: false };
         Ok(Self {
@@ -224,10 +223,10 @@ impl Record for CachedPattern {
 pub(crate) const OPERATION_COLUMNS: &str = "id, action, state, preparing, all_moved, open, actor, created_at, started_at, ended_at, last_run, \
      prepared_to, moved_to, matched, eligible, moved, succeeded, failed, skipped, tallies, canary, canary_until, \
      stopped_because, joined, pace_from, pace_moved, changes_seen, settle_until, holder, held_until, canary_last";
-/// How many they are: what else a statement reads comes after.
+/// Other columns of a statement come after these.
 pub(crate) const OPERATION_COLUMN_COUNT: usize = 31;
 
-impl Record for OperationRow {
+impl FromRow for OperationRow {
     fn read(row: &impl Columns) -> Result<Self> {
         let canary = row.number_or_none(20)?;
         Ok(Self {
@@ -265,10 +264,10 @@ impl Record for OperationRow {
     }
 }
 
-/// The columns of [`read_into`]: of a breaker `b` and its tenant `t`.
+/// The columns of [`read_into`], for a breaker `b` and its tenant `t`.
 pub(crate) const BREAKER_COLUMNS: &str = "b.environment, t.name, b.provider, b.model, b.life, b.name";
 
-/// Reads a breaker, or sets what can't be read apart from the others.
+/// Reads a breaker. One that can't be read is kept apart.
 pub(crate) fn read_into(read: &mut ReadBreakers, row: &impl Columns) -> Result<()> {
     match read_breaker(row) {
         Ok(breaker) => read.all.push(breaker),

@@ -1,6 +1,5 @@
 //! SQLite as the engine's backend: commands go to the committer, reads to the readers, and each call is a line or two.
 
-use crate::shared::records::{OPERATION_COLUMNS, Record as _};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -32,22 +31,20 @@ use redrive_engine::ports::backend::{Backend, Owner, Reads, Route};
 use redrive_engine::tx::Tx;
 use tokio::sync::watch;
 
-use crate::sqlite::reads::changes;
-use crate::sqlite::reads::detail;
-use crate::sqlite::reads::duplicates;
-use crate::sqlite::reads::figures;
-use crate::sqlite::reads::hours;
-use crate::sqlite::reads::keys;
-use crate::sqlite::reads::lease_contents;
-use crate::sqlite::reads::list;
-use crate::sqlite::reads::operation_find;
-use crate::sqlite::reads::operations;
-use crate::sqlite::reads::pattern_detail;
-use crate::sqlite::reads::patterns;
-use crate::sqlite::reads::queues;
-use crate::sqlite::reads::revisions;
-use crate::sqlite::reads::sent;
-use crate::sqlite::rows::operations as row_reader;
+use crate::shared::changes;
+use crate::shared::detail;
+use crate::shared::duplicates;
+use crate::shared::figures;
+use crate::shared::hours;
+use crate::shared::keys;
+use crate::shared::lease_contents;
+use crate::shared::operation_work;
+use crate::shared::operations;
+use crate::shared::patterns;
+use crate::shared::payloads;
+use crate::shared::queues;
+use crate::shared::reader::{RunQueries as _, ready};
+use crate::shared::runs;
 use crate::sqlite::store::SqliteStore;
 
 impl Backend for SqliteStore {
@@ -121,57 +118,53 @@ impl Backend for SqliteStore {
     }
 
     async fn complete_start(&self, owner: Owner, begun: Begun) -> Result<Started> {
-        self.read_for(owner, move |conn| lease_contents::complete_start(conn, begun)).await
+        self.read_for(owner, move |conn| ready(lease_contents::complete_start(conn, begun))).await
     }
 
     async fn complete_leases(&self, owner: Owner, granted: Vec<Granted>) -> Result<Vec<LeasedRun>> {
-        self.read_for(owner, move |conn| lease_contents::complete_leases(conn, granted)).await
+        self.read_for(owner, move |conn| ready(lease_contents::complete_leases(conn, granted))).await
     }
 
     async fn pattern_view(&self, scope: &TenantScope, id: &str) -> Result<PatternView> {
         let (scope, id, now) = (scope.clone(), id.to_owned(), self.clock.now());
-        self.read_for(&scope.clone(), move |conn| patterns::one_pattern(conn, &scope, &id, now)).await
+        self.read_for(&scope.clone(), move |conn| ready(patterns::one_pattern(conn, &scope, &id, now))).await
     }
 
     async fn operation_view(&self, id: i64) -> Result<OperationView> {
-        self.read(move |conn| operations::one(conn, id)).await
+        self.read(move |conn| ready(operations::operation_view(conn, id))).await
     }
 
     async fn operation_items(&self, id: i64, call: ItemsCall) -> Result<OperationItemsPage> {
-        self.read(move |conn| operations::items(conn, id, &call)).await
+        self.read(move |conn| ready(operations::operation_items(conn, id, &call))).await
     }
 
     async fn open_operations(&self) -> Result<Vec<OperationRow>> {
-        self.read(|conn| {
-            let sql = format!("SELECT {OPERATION_COLUMNS} FROM operations WHERE open = 1 ORDER BY id");
-            let mut read = conn.prepare_cached(&sql)?;
-            read.query_and_then([], |row| OperationRow::read(row))?.collect()
-        })
-        .await
+        self.read(|conn| ready(operations::open_operations(conn))).await
     }
 
     async fn operation_row(&self, id: i64) -> Result<OperationRow> {
-        self.read(move |conn| row_reader::find(conn, id)).await
+        self.read(move |conn| ready(operations::operation_row(conn, id))).await
     }
 
     async fn operation_spec(&self, id: i64) -> Result<NewOperation> {
-        self.read(move |conn| row_reader::spec(conn, id)).await
+        self.read(move |conn| ready(operations::operation_spec(conn, id))).await
     }
 
     async fn find_piece(&self, row: OperationRow, spec: Arc<NewOperation>) -> Result<Found> {
-        self.read(move |conn| operation_find::find_piece(conn, &row, &spec)).await
+        self.read(move |conn| ready(operation_work::find_piece(conn, &row, &spec))).await
     }
 
     async fn find_turn(&self, row: OperationRow, spec: Arc<NewOperation>) -> Result<Turn> {
         let now = self.clock.now();
-        self.read(move |conn| operation_find::find_turn(conn, &row, &spec, now)).await
+        self.read(move |conn| ready(operation_work::find_turn(conn, &row, &spec, now))).await
     }
 
     async fn find_outcomes(&self, id: i64, spec: Arc<NewOperation>) -> Result<Option<Outcomes>> {
         let (now, followed) = (self.clock.now(), self.followed.clone());
         self.read(move |conn| {
-            let row = row_reader::find(conn, id)?;
-            let outcomes = operation_find::find_outcomes(conn, &row, &spec, followed.from(id, row.changes_seen))?;
+            let row = ready(operations::operation_row(conn, id))?;
+            let from = followed.from(id, row.changes_seen);
+            let outcomes = ready(operation_work::find_outcomes(conn, &row, &spec, from))?;
             followed.keep(id, &outcomes);
             Ok((row.open && outcomes.tell(&row, &spec, now)).then_some(outcomes))
         })
@@ -180,21 +173,21 @@ impl Backend for SqliteStore {
 
     async fn tenant_health(&self, tenant: &Tenant, limits: Limits) -> Result<TenantHealth> {
         let (tenant, now) = (tenant.clone(), self.clock.now());
-        self.read_for(&tenant.clone(), move |conn| figures::tenant_health(conn, &tenant, limits, now)).await
+        self.read_for(&tenant.clone(), move |conn| ready(figures::tenant_health(conn, &tenant, limits, now))).await
     }
 
     async fn queue_settings(&self, tenant: &Tenant, name: &QueueName) -> Result<Option<QueueSettings>> {
         let name = name.clone();
-        self.read_for(tenant, move |conn| queues::settings_of(conn, &name)).await
+        self.read_for(tenant, move |conn| ready(queues::settings_of(conn, &name))).await
     }
 
     async fn declared_queue_settings(&self) -> Result<Vec<QueueSettings>> {
-        self.read(queues::declared_settings).await
+        self.read(|conn| ready(queues::declared_settings(conn))).await
     }
 
     async fn queue_of(&self, at: &RunRef) -> Result<Option<QueueName>> {
         let at = at.clone();
-        self.read_for(&at.tenant.clone(), move |conn| queues::queue_of(conn, &at)).await
+        self.read_for(&at.tenant.clone(), move |conn| ready(conn.queue_of(&at))).await
     }
 
     async fn ready(&self) -> Result<()> {
@@ -212,87 +205,87 @@ impl Backend for SqliteStore {
 impl Reads for SqliteStore {
     async fn runs(&self, scope: &TenantScope, filter: RunFilter, page: PageCall) -> Result<RunsPage> {
         let (scope, now) = (scope.clone(), self.clock.now());
-        self.read_for(&scope.clone(), move |conn| list::list_runs(conn, &scope, &filter, &page, now)).await
+        self.read_for(&scope.clone(), move |conn| ready(runs::list_runs(conn, &scope, &filter, &page, now))).await
     }
 
     async fn run_pages(&self, at: &RunRef, call: DetailCall) -> Result<RunDetail> {
         let at = at.clone();
-        self.read_for(&at.tenant.clone(), move |conn| detail::run_detail(conn, &at, &call)).await
+        self.read_for(&at.tenant.clone(), move |conn| ready(detail::run_detail(conn, &at, &call))).await
     }
 
     async fn was_worked_on_by(&self, at: &RunRef, key: KeyMark) -> Result<bool> {
         let at = at.clone();
-        self.read_for(&at.tenant.clone(), move |conn| detail::was_worked_on_by(conn, &at, key)).await
+        self.read_for(&at.tenant.clone(), move |conn| ready(detail::was_worked_on_by(conn, &at, key))).await
     }
 
     async fn sent(&self, at: &RunRef, attempt: u32) -> Result<Sent> {
         let at = at.clone();
-        self.read_for(&at.tenant.clone(), move |conn| sent::sent(conn, &at, attempt)).await
+        self.read_for(&at.tenant.clone(), move |conn| ready(payloads::sent(conn, &at, attempt))).await
     }
 
     async fn revision(&self, at: &RunRef, revision: Option<u32>) -> Result<RevisionView> {
         let at = at.clone();
-        self.read_for(&at.tenant.clone(), move |conn| revisions::revision(conn, &at, revision)).await
+        self.read_for(&at.tenant.clone(), move |conn| ready(payloads::revision(conn, &at, revision))).await
     }
 
     async fn duplicates(&self, at: &RunRef) -> Result<DuplicatesAnswer> {
         let at = at.clone();
-        self.read_for(&at.tenant.clone(), move |conn| duplicates::duplicates(conn, &at)).await
+        self.read_for(&at.tenant.clone(), move |conn| ready(duplicates::duplicates(conn, &at))).await
     }
 
     async fn patterns(&self, scope: &TenantScope, call: PatternsCall) -> Result<PatternsPage> {
         let (scope, now) = (scope.clone(), self.clock.now());
-        self.read_for(&scope.clone(), move |conn| patterns::list_patterns(conn, &scope, &call, now)).await
+        self.read_for(&scope.clone(), move |conn| ready(patterns::list_patterns(conn, &scope, &call, now))).await
     }
 
     async fn pattern(&self, scope: &TenantScope, id: &str) -> Result<PatternDetail> {
         let (scope, id, now) = (scope.clone(), id.to_owned(), self.clock.now());
-        self.read_for(&scope.clone(), move |conn| pattern_detail::pattern_detail(conn, &scope, &id, now)).await
+        self.read_for(&scope.clone(), move |conn| ready(patterns::pattern_detail(conn, &scope, &id, now))).await
     }
 
     async fn operations(&self, limit: u32, cursor: Option<String>) -> Result<OperationsPage> {
-        self.read(move |conn| operations::list(conn, limit, cursor.as_deref())).await
+        self.read(move |conn| ready(operations::list_operations(conn, limit, cursor.as_deref()))).await
     }
 
     async fn tenants(&self, limit: u32, cursor: Option<String>) -> Result<TenantsAnswer> {
-        self.read(move |conn| figures::list_tenants(conn, limit, cursor.as_deref())).await
+        self.read(move |conn| ready(figures::list_tenants(conn, limit, cursor.as_deref()))).await
     }
 
     async fn health(&self, scope: &TenantScope) -> Result<HealthAnswer> {
         let (scope, now) = (scope.clone(), self.clock.now());
-        let health = self.read_for(&scope.clone(), move |conn| figures::health(conn, &scope, now)).await?;
+        let health = self.read_for(&scope.clone(), move |conn| ready(figures::health(conn, &scope, now))).await?;
         Ok(health.with_clock(self.clock.jump()))
     }
 
     async fn standing(&self, scope: &TenantScope) -> Result<Standing> {
         let scope = scope.clone();
-        self.read_for(&scope.clone(), move |conn| figures::how_it_stands(conn, &scope)).await
+        self.read_for(&scope.clone(), move |conn| ready(figures::standing(conn, &scope))).await
     }
 
     async fn stats(&self, scope: &TenantScope, call: StatsCall) -> Result<StatsAnswer> {
         let (scope, now) = (scope.clone(), self.clock.now());
-        self.read_for(&scope.clone(), move |conn| hours::stats(conn, &scope, &call, now)).await
+        self.read_for(&scope.clone(), move |conn| ready(hours::stats(conn, &scope, &call, now))).await
     }
 
     async fn changes(&self, scope: &TenantScope, since: Option<String>) -> Result<ChangesAnswer> {
         let scope = scope.clone();
-        self.read_for(&scope.clone(), move |conn| changes::changes(conn, &scope, since.as_deref())).await
+        self.read_for(&scope.clone(), move |conn| ready(changes::changes(conn, &scope, since.as_deref()))).await
     }
 
     async fn queues(&self, limit: u32, cursor: Option<String>) -> Result<QueuesAnswer> {
-        self.read(move |conn| queues::list_queues(conn, limit, cursor.as_deref())).await
+        self.read(move |conn| ready(queues::list_queues(conn, limit, cursor.as_deref()))).await
     }
 
     async fn queue(&self, name: &QueueName) -> Result<QueueView> {
         let name = name.clone();
-        self.read(move |conn| queues::one_queue(conn, &name)).await
+        self.read(move |conn| ready(queues::one_queue(conn, &name))).await
     }
 
     async fn keys(&self) -> Result<Vec<KeyRecord>> {
-        self.read(keys::list_keys).await
+        self.read(|conn| ready(keys::list_keys(conn))).await
     }
 
     async fn key_by_hash(&self, hash: [u8; 32]) -> Result<Option<KeyRecord>> {
-        self.key_readers.run(&Owner::System, move |conn| keys::key_by_hash(conn, &hash)).await
+        self.key_readers.run(&Owner::System, move |conn| ready(keys::key_by_hash(conn, &hash))).await
     }
 }

@@ -7,12 +7,13 @@ use redrive_core::policy::Policies;
 use redrive_core::time::Timestamp;
 
 use crate::copy::{half_copied, is_half_copied};
+use crate::shared::queues;
+use crate::shared::reader::ready;
 use crate::sqlite::commit::checkpointer::Checkpointer;
 use crate::sqlite::commit::committer::Committer;
 use crate::sqlite::connection;
 use crate::sqlite::connection::folder::{self, FolderLock};
 use crate::sqlite::connection::readers::{KEY_READERS, READERS, Readers};
-use crate::sqlite::reads::queues;
 use crate::sqlite::rows::run_names;
 use crate::sqlite::rows::{SqliteRows, WriterCache};
 use crate::sqlite::schema;
@@ -77,7 +78,7 @@ impl SqliteStore {
         set(&conn)?;
         let readers = Readers::open(&path, READERS)?;
         let key_readers = Readers::open(&path, KEY_READERS)?;
-        let policy_cache = PolicyCache::new(policies.clone(), &queues::declared_settings(&conn)?);
+        let policy_cache = PolicyCache::new(policies.clone(), &ready(queues::declared_settings(&conn))?);
         // What was written has been: nothing that follows may seem to come before it.
         let clock = Arc::new(SteadyClock::new(clock, newest_time(&conn)?));
         let beside = connection::open_writer(&path, false)?;

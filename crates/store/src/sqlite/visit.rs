@@ -7,11 +7,11 @@ use redrive_core::time::Timestamp;
 use redrive_core::wire::HealthAnswer;
 
 use crate::shared::check::{Miscounted, closed_states};
+use crate::shared::reader::ready;
+use crate::shared::{figures, keys, queues};
 use crate::sqlite::connection;
 use crate::sqlite::connection::folder;
-use crate::sqlite::reads::figures;
-use crate::sqlite::reads::keys;
-use crate::sqlite::reads::queues;
+use crate::sqlite::rows::keys::{insert_key, revoke_key};
 use crate::sqlite::schema;
 use redrive_engine::clock::Clock;
 use redrive_engine::error::PortResult as Result;
@@ -50,15 +50,15 @@ impl Visit {
     }
 
     pub fn keys(&self) -> Result<Vec<KeyRecord>> {
-        keys::list_keys(&self.conn)
+        ready(keys::list_keys(&self.conn))
     }
 
     pub fn put_key(&self, key: &KeyRecord) -> Result<()> {
-        keys::insert_key(&self.conn, key)
+        insert_key(&self.conn, key)
     }
 
     pub fn revoke_key(&self, id: &str) -> Result<bool> {
-        keys::revoke_key(&self.conn, id, self.clock.now())
+        revoke_key(&self.conn, id, self.clock.now())
     }
 
     pub fn setup(&self) -> Result<Setup> {
@@ -108,11 +108,11 @@ impl Visit {
     }
 
     pub fn queues(&self) -> Result<u64> {
-        queues::count_queues(&self.conn)
+        ready(queues::count_queues(&self.conn))
     }
 
     pub fn health(&self) -> Result<HealthAnswer> {
-        figures::health(&self.conn, &TenantScope::All, self.now())
+        ready(figures::health(&self.conn, &TenantScope::All, self.now()))
     }
 
     /// When a server last said that it was there.

@@ -2,7 +2,7 @@
 //! more reads it itself.
 
 use crate::numbers::{counted, signed};
-use crate::shared::records::{ATTEMPT_COLUMN_COUNT, ATTEMPT_COLUMNS, PATTERN_KNOWN, Record as _};
+use crate::shared::records::{ATTEMPT_COLUMN_COUNT, ATTEMPT_COLUMNS, FromRow as _, PATTERN_KNOWN};
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 

@@ -1,7 +1,7 @@
 //! What a transaction has read and will write. Commands work on it in memory; `write_out` sends the changes at the end of the
 //! batch, or before a statement that has to see them.
 
-use crate::shared::records::Record as _;
+use crate::shared::records::FromRow as _;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::LazyLock;
 

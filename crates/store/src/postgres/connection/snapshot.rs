@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, Statement};
 
-use crate::postgres::reads::params::Params;
 use redrive_engine::error::PortResult as Result;
 
 /// Lists put their statement together from the filter; past so many the memory starts anew.
@@ -81,15 +80,5 @@ impl<'a> Snapshot<'a> {
     pub(crate) async fn rows(&self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>> {
         let statement = self.statements.prepared(self.client, sql).await?;
         Ok(self.client.query(&statement, values).await?)
-    }
-
-    /// The first row, if there is one.
-    pub(crate) async fn row(&self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Option<Row>> {
-        Ok(self.rows(sql, values).await?.into_iter().next())
-    }
-
-    /// With the values that a filter put together.
-    pub(crate) async fn rows_of(&self, sql: &str, params: &Params) -> Result<Vec<Row>> {
-        self.rows(sql, &params.as_sql()).await
     }
 }

@@ -1,6 +1,6 @@
 //! Attempts, payloads and history.
 
-use crate::shared::records::{ATTEMPT_COLUMNS, Record as _};
+use crate::shared::records::{ATTEMPT_COLUMNS, FromRow as _};
 use std::sync::LazyLock;
 
 use redrive_core::lifecycle::Outcome;

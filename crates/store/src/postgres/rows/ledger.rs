@@ -1,7 +1,7 @@
 //! The ledger: steps are read and written one by one, since few attempts report any. Open effects that become unknown wait for
 //! the end of the batch, since every attempt ends.
 
-use crate::shared::records::{MERGED_STEPS, Record as _, STEP_COLUMNS, STEP_FACTS, read_merged};
+use crate::shared::records::{FromRow as _, MERGED_STEPS, STEP_COLUMNS, STEP_FACTS, read_merged};
 use std::sync::LazyLock;
 
 use redrive_core::ids::CallId;

@@ -22,8 +22,8 @@ use crate::postgres::commit::due_watermarks::DueWatermarks;
 use crate::postgres::commit::prefetch::TenantIds;
 use crate::postgres::commit::unit_of_work::UnitOfWork;
 use crate::postgres::commit::writer_connection::{Values, WriterConnection};
+use crate::postgres::reads::QUEUES_OF_TENANT;
 use crate::postgres::reads::columns::{number, owned};
-use crate::postgres::reads::due::QUEUES_OF;
 use crate::postgres::rows::breakers::BreakerWork;
 use crate::postgres::rows::breakers::QuietBreakers;
 use crate::postgres::rows::operations::ItemCache;
@@ -147,7 +147,7 @@ impl NameRows for PgRows<'_> {
     }
 
     fn queue_numbers_of(&mut self, tenant: i64) -> Result<Vec<i64>> {
-        self.ask(QUEUES_OF, &[&tenant])?.iter().map(|row| number(row, 0)).collect()
+        self.ask(QUEUES_OF_TENANT, &[&tenant])?.iter().map(|row| number(row, 0)).collect()
     }
 
     fn knows_name(&mut self, tenant: i64, kind: NameKind, name: &str) -> Result<bool> {

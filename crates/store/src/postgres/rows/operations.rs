@@ -1,7 +1,7 @@
 //! Operations and their items.
 
 use crate::numbers::signed;
-use crate::shared::records::{OPERATION_COLUMNS, Record as _};
+use crate::shared::records::{FromRow as _, OPERATION_COLUMNS};
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
@@ -12,8 +12,8 @@ use tokio_postgres::Row;
 
 use crate::postgres::commit::write_out::column;
 use crate::postgres::reads::columns::{number, packed_json_or_none, parsed, whole};
-use crate::postgres::reads::operation_find::matching;
 use crate::postgres::rows::PgRows;
+use crate::shared::operation_work::matching;
 use redrive_engine::codec::encode;
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::model::RunFilter;
@@ -199,7 +199,7 @@ impl OperationRows for PgRows<'_> {
 }
 
 /// The state of an item's run when the set was frozen, in the columns after its number.
-pub(crate) fn stood(row: &Row) -> Result<Stood> {
+fn stood(row: &Row) -> Result<Stood> {
     Ok(Stood {
         state: word(StateName::ALL, number(row, 1)?, "state")?,
         attempt: whole(row, 2, "attempt")?,

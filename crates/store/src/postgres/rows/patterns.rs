@@ -1,7 +1,7 @@
 //! Patterns. Their counters are appended as deltas, so a failure locks no pattern's row.
 
 use crate::numbers::signed;
-use crate::shared::records::{PATTERN_FOUND, PATTERN_KNOWN, Record as _};
+use crate::shared::records::{FromRow as _, PATTERN_FOUND, PATTERN_KNOWN};
 use std::sync::LazyLock;
 
 use redrive_core::pattern::Fingerprint;

@@ -1,6 +1,6 @@
 //! Runs: locked when they are read, changed in memory until the batch is written.
 
-use crate::shared::records::{Record as _, read_run};
+use crate::shared::records::{FromRow as _, read_run};
 use std::sync::LazyLock;
 
 use redrive_core::ids::{OrderKey, RunId};

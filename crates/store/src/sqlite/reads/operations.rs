@@ -1,56 +1,26 @@
-//! Operations and their items, to be read.
+//! Statements about operations in SQLite's dialect.
 
-use crate::shared::records::{OPERATION_COLUMNS, Record as _};
-use redrive_core::wire::{OperationItemsPage, OperationView, OperationsPage};
-use rusqlite::{Connection, params};
+use redrive_core::wire::ItemOutcome;
+use rusqlite::Connection;
 
-use crate::shared::cursor::{seal_numbers, unseal_numbers};
-use crate::shared::operations::{self, ITEM_LOOKS_MAX, ITEMS, Items, OPERATIONS};
-use crate::sqlite::reads::list::PAGE_MAX;
-use crate::sqlite::rows::operations::{find, samples_of, spec};
+use crate::shared::columns::{Columns as _, number};
+use crate::shared::operation_work::FIRST_ATTEMPT;
+use crate::shared::reader::{MovedItem, OperationQueries, SqlParam, SqlReader as _};
 use redrive_engine::error::PortResult as Result;
-use redrive_engine::model::operations::ItemsCall;
-use redrive_engine::operations::row::{OperationRow, number_of};
+use redrive_engine::operations::row::OperationRow;
+use redrive_engine::runs::document::position;
 
-pub(crate) fn one(conn: &Connection, id: i64) -> Result<OperationView> {
-    view(conn, find(conn, id)?)
-}
-
-fn view(conn: &Connection, row: OperationRow) -> Result<OperationView> {
-    let (spec, samples) = (spec(conn, row.id)?, samples_of(conn, row.id)?);
-    operations::view(row, spec, samples)
-}
-
-/// Newest first.
-pub(crate) fn list(conn: &Connection, limit: u32, cursor: Option<&str>) -> Result<OperationsPage> {
-    let before = match cursor {
-        Some(cursor) => unseal_numbers::<1>(OPERATIONS, cursor)?[0],
-        None => i64::MAX,
-    };
-    let limit = limit.clamp(1, PAGE_MAX);
-    let mut read = conn.prepare_cached(&format!(
-        "SELECT {OPERATION_COLUMNS} FROM operations WHERE id < ?1 ORDER BY id DESC LIMIT ?2"
-    ))?;
-    let rows =
-        read.query_and_then(params![before, limit + 1], |row| OperationRow::read(row))?.collect::<Result<Vec<_>>>()?;
-    let shown = usize::try_from(limit).unwrap_or(usize::MAX);
-    let more = rows.len() > shown;
-    let operations = rows.into_iter().take(shown).map(|row| view(conn, row)).collect::<Result<Vec<_>>>()?;
-    let last = operations.last().filter(|_| more).map(|last| number_of(&last.id)).transpose()?;
-    Ok(OperationsPage { operations, next_cursor: last.map(|last| seal_numbers(OPERATIONS, &[last])) })
-}
-
-pub(crate) fn items(conn: &Connection, id: i64, call: &ItemsCall) -> Result<OperationItemsPage> {
-    find(conn, id)?;
-    let mut items = Items::begin(id, call)?;
-    let mut read =
-        conn.prepare_cached(&format!("{ITEMS} WHERE item.operation = ?1 AND item.run > ?2 ORDER BY item.run"))?;
-    let mut rows = read.query([id, items.last])?;
-    for _ in 0..ITEM_LOOKS_MAX {
-        let Some(row) = rows.next()? else { return Ok(items.page(false)) };
-        if !items.take(row)? {
-            break;
-        }
+impl OperationQueries for Connection {
+    async fn moved_items(&self, operation: &OperationRow, runs: &[i64], _: &[i64]) -> Result<Vec<MovedItem>> {
+        let sql = format!(
+            "SELECT item.run, runs.state, CASE WHEN item.run <= $4 THEN {FIRST_ATTEMPT} END
+             FROM operation_items AS item JOIN runs ON runs.id = item.run
+             WHERE item.run = ANY($1) AND item.operation = $2 AND item.outcome = $3"
+        );
+        let moved = position(ItemOutcome::ALL, &ItemOutcome::Moved);
+        let values = [SqlParam::from(runs), operation.id.into(), moved.into(), operation.canary_last.into()];
+        self.rows_any(&sql, &values).await?.read(|row| {
+            Ok(MovedItem { run: number(row, 0)?, state: number(row, 1)?, first_attempt: row.number_or_none(2)? })
+        })
     }
-    Ok(items.page(true))
 }

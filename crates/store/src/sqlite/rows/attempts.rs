@@ -1,6 +1,6 @@
 //! Rows of attempts, payloads and history.
 
-use crate::shared::records::{ATTEMPT_COLUMNS, Record as _};
+use crate::shared::records::{ATTEMPT_COLUMNS, FromRow as _};
 use redrive_core::lifecycle::Outcome;
 use redrive_core::run::StateName;
 use redrive_core::time::Timestamp;

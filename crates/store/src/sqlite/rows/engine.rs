@@ -5,8 +5,8 @@ use redrive_core::money::{Spend, Usd};
 use redrive_core::time::{DAY_MS, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::sqlite::reads::keys;
 use crate::sqlite::rows::SqliteRows;
+use crate::sqlite::rows::keys;
 use crate::sqlite::rows::patterns::{PatternClocks, Seen};
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::map::Map;

@@ -1,16 +1,12 @@
 //! The ledger's rows.
 
-use crate::shared::records::{
-    MERGED_STEPS, Record as _, STEP_COLUMNS, STEP_FACTS, STEP_SIZES, STEP_VERSIONS, STEP_VERSIONS_MAX, read_merged,
-    recorded_versions,
-};
+use crate::shared::records::{FromRow as _, MERGED_STEPS, STEP_COLUMNS, STEP_FACTS, read_merged};
 use redrive_core::ids::CallId;
 use redrive_core::ledger::EntryState;
 use redrive_core::time::Timestamp;
-use redrive_core::wire::{StepStatus, Versions};
-use rusqlite::{Connection, Params, params};
+use redrive_core::wire::StepStatus;
+use rusqlite::{Params, params};
 
-use crate::shared::pages::{Before, Page, sized};
 use crate::sqlite::rows::SqliteRows;
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::ledger::steps::{StepRow, versions_column};
@@ -18,42 +14,6 @@ use redrive_engine::ports::rows::{
     LedgerRows, MergedStep, MovedEntry, NewEntry, SettledEntry, outcome_column, status_column,
 };
 use redrive_engine::runs::document::position;
-
-/// Every entry of a run, in the order in which they began.
-pub(crate) fn entries_of(conn: &Connection, run: i64) -> Result<Vec<StepRow>> {
-    let mut find = conn.prepare_cached(&format!("SELECT {STEP_COLUMNS} FROM steps WHERE run = ?1 ORDER BY id"))?;
-    find.query_and_then([run], |row| StepRow::read(row))?.collect()
-}
-
-/// The entries of a page, in the order in which they began.
-pub(crate) fn page_of(conn: &Connection, run: i64, before: &Before) -> Result<(Page, Vec<StepRow>)> {
-    let mut find = conn.prepare_cached(&format!(
-        "{STEP_SIZES} WHERE id IN (SELECT id FROM steps INDEXED BY steps_run_key WHERE run = ?1 AND id < ?2
-             ORDER BY id DESC LIMIT ?3) ORDER BY id DESC"
-    ))?;
-    let (mut page, mut room) = (Page::default(), Page::room());
-    let mut rows = find.query([run, before.step, before.rows()])?;
-    while let Some(row) = rows.next()? {
-        let (place, bytes) = sized(row)?;
-        if page.add(place, bytes, before.limit, &mut room) {
-            break;
-        }
-    }
-    let mut read = conn.prepare_cached(&format!("SELECT {STEP_COLUMNS} FROM steps WHERE id = ?1"))?;
-    let mut entries = Vec::with_capacity(page.places.len());
-    for place in page.places.iter().rev() {
-        let mut rows = read.query([place])?;
-        entries.extend(rows.next()?.map(StepRow::read).transpose()?);
-    }
-    Ok((page, entries))
-}
-
-/// The versions under which all was recorded_versions that a replay of the run would skip.
-pub(crate) fn recorded_of(conn: &Connection, run: i64) -> Result<Vec<Versions>> {
-    let mut find = conn.prepare_cached(&format!("{STEP_VERSIONS} WHERE run = ?1 AND versions IS NOT NULL LIMIT ?2"))?;
-    let found = find.query_and_then([run, STEP_VERSIONS_MAX], |row| recorded_versions(row))?;
-    Ok(found.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
-}
 
 impl SqliteRows<'_> {
     fn step(&self, condition: &str, values: impl Params) -> Result<Option<StepRow>> {

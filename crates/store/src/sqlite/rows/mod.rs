@@ -4,6 +4,7 @@
 pub(crate) mod attempts;
 pub(crate) mod breakers;
 pub(crate) mod engine;
+pub(crate) mod keys;
 pub(crate) mod ledger;
 pub(crate) mod operations;
 pub(crate) mod patterns;
@@ -17,8 +18,8 @@ use redrive_core::time::Timestamp;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
 use crate::numbers::signed;
-use crate::sqlite::reads::due::queue_numbers_of;
-use crate::sqlite::reads::lookup::tenant_number;
+use crate::shared::lookup::{queue_numbers_of, tenant_number};
+use crate::shared::reader::ready;
 use crate::sqlite::rows::patterns::PatternClocks;
 use crate::sqlite::rows::run_names::NewNames;
 use redrive_engine::error::{Error, PortResult as Result};
@@ -79,7 +80,7 @@ impl<'a> SqliteRows<'a> {
 
 impl NameRows for SqliteRows<'_> {
     fn tenant_number(&mut self, name: &Tenant) -> Result<Option<i64>> {
-        tenant_number(self.conn, name)
+        ready(tenant_number(self.conn, name))
     }
 
     fn tenant_name(&mut self, tenant: i64) -> Result<String> {
@@ -108,7 +109,7 @@ impl NameRows for SqliteRows<'_> {
     }
 
     fn queue_numbers_of(&mut self, tenant: i64) -> Result<Vec<i64>> {
-        queue_numbers_of(self.conn, tenant)
+        ready(queue_numbers_of(self.conn, tenant))
     }
 
     fn knows_name(&mut self, tenant: i64, kind: NameKind, name: &str) -> Result<bool> {

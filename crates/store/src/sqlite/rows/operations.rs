@@ -1,43 +1,35 @@
 //! Rows of operations and their items.
 
 use crate::numbers::signed;
-use crate::shared::records::{OPERATION_COLUMNS, Record as _};
+use crate::shared::records::{FromRow as _, OPERATION_COLUMNS};
 use std::collections::HashSet;
 
 use redrive_core::run::StateName;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{CanaryState, ItemOutcome, NamedRun, OperationAction, OperationSample, OperationState};
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, Row, params};
 
-use crate::sqlite::reads::changes;
-use crate::sqlite::reads::columns::{packed_json, packed_json_or_none, parsed};
-use crate::sqlite::reads::operation_find::matching;
-use crate::sqlite::reads::received::last_id;
+use crate::shared::lookup::last_run;
+use crate::shared::operation_work::matching;
+use crate::shared::reader::{CounterQueries, ready};
+use crate::sqlite::reads::columns::{packed_json_or_none, parsed};
 use crate::sqlite::rows::SqliteRows;
 use redrive_engine::codec::encode;
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::model::RunFilter;
-use redrive_engine::model::operations::NewOperation;
 use redrive_engine::operations::row::OperationRow;
 use redrive_engine::ports::rows::{NewOperationRow, OperationRows, ReadRuns, RunRows as _, Stood};
 use redrive_engine::runs::attempts;
 use redrive_engine::runs::document::position;
 use redrive_engine::runs::run_row::RunRow;
 
-pub(crate) fn find(conn: &Connection, id: i64) -> Result<OperationRow> {
+fn find(conn: &Connection, id: i64) -> Result<OperationRow> {
     let mut find = conn.prepare_cached(&format!("SELECT {OPERATION_COLUMNS} FROM operations WHERE id = ?1"))?;
     let mut rows = find.query([id])?;
     rows.next()?.map(OperationRow::read).transpose()?.ok_or(Error::NotFound("operation").into())
 }
 
-/// What was asked for.
-pub(crate) fn spec(conn: &Connection, id: i64) -> Result<NewOperation> {
-    let mut find = conn.prepare_cached("SELECT spec FROM operations WHERE id = ?1")?;
-    let found = find.query_row([id], |row| Ok(packed_json(row, 0, "operation"))).optional()?;
-    found.ok_or(Error::NotFound("operation"))?
-}
-
-pub(crate) fn samples_of(conn: &Connection, id: i64) -> Result<Vec<OperationSample>> {
+fn samples_of(conn: &Connection, id: i64) -> Result<Vec<OperationSample>> {
     let mut find = conn.prepare_cached("SELECT samples FROM operations WHERE id = ?1")?;
     let mut rows = find.query([id])?;
     let samples = rows.next()?.map(|row| packed_json_or_none(row, 0, "samples")).transpose()?;
@@ -46,11 +38,11 @@ pub(crate) fn samples_of(conn: &Connection, id: i64) -> Result<Vec<OperationSamp
 
 impl OperationRows for SqliteRows<'_> {
     fn last_run(&mut self) -> Result<i64> {
-        last_id(self.conn)
+        ready(last_run(self.conn))
     }
 
     fn last_change(&mut self) -> Result<i64> {
-        changes::current(self.conn)
+        ready(CounterQueries::last_change(self.conn))
     }
 
     fn insert_operation(&mut self, new: &NewOperationRow<'_>) -> Result<i64> {
@@ -176,7 +168,7 @@ impl OperationRows for SqliteRows<'_> {
     }
 
     fn still_match(&mut self, filter: &RunFilter, made_at: Timestamp, runs: &[i64]) -> Result<HashSet<i64>> {
-        matching(self.conn, filter, made_at, runs)
+        ready(matching(self.conn, filter, made_at, runs))
     }
 
     fn release_claims(&mut self, of: Option<&str>) -> Result<()> {

@@ -1,6 +1,6 @@
 //! Patterns, their events, and when each was last seen.
 
-use crate::shared::records::{PATTERN_FOUND, PATTERN_KNOWN, Record as _};
+use crate::shared::records::{FromRow as _, PATTERN_FOUND, PATTERN_KNOWN};
 use redrive_core::pattern::Fingerprint;
 use redrive_core::reason::Category;
 use redrive_core::strategy::Failure;

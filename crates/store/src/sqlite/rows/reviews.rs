@@ -1,14 +1,13 @@
-//! Rows of runs in review, and what their page shows of them.
+//! Rows of runs in review.
 
 use redrive_core::time::Timestamp;
-use redrive_core::wire::ReviewView;
-use rusqlite::{Connection, params};
+use rusqlite::params;
 
 use crate::sqlite::rows::SqliteRows;
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::model::{Digest, Payload, PayloadKind};
 use redrive_engine::ports::rows::{NewRequest, ReviewRows, StoredRequest};
-use redrive_engine::runs::document::{ReviewDocument, position, word};
+use redrive_engine::runs::document::{position, word};
 
 impl ReviewRows for SqliteRows<'_> {
     fn put_request(&mut self, asked: &NewRequest<'_>, now: Timestamp) -> Result<()> {
@@ -62,11 +61,4 @@ impl ReviewRows for SqliteRows<'_> {
             self.conn.prepare_cached("SELECT run FROM reviews WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2")?;
         Ok(find.query_map(params![now.as_millis(), most], |row| row.get(0))?.collect::<Result<_, _>>()?)
     }
-}
-
-/// What a run's page shows of its review.
-pub(crate) fn review_view(conn: &Connection, run: i64, review: &ReviewDocument) -> Result<ReviewView> {
-    let mut find = conn.prepare_cached("SELECT at, actor, request FROM reviews WHERE run = ?1")?;
-    let mut rows = find.query([run])?;
-    crate::shared::detail::review_view(rows.next()?, review)
 }

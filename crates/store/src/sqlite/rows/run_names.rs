@@ -83,7 +83,8 @@ impl SqliteRows<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sqlite::reads::lookup::run_number;
+    use crate::shared::lookup::run_number;
+    use crate::shared::reader::ready;
     use crate::sqlite::rows::WriterCache;
     use crate::sqlite::tests::fixture::{Fixture, Seed};
     use redrive_engine::model::RunRef;
@@ -112,7 +113,7 @@ mod tests {
             next = known.next;
             for run in 1..=count(&fixture.conn, "runs") {
                 let at = RunRef { tenant: "acme".parse().unwrap(), run_id: format!("run-{run}").parse().unwrap() };
-                assert_eq!(run_number(&fixture.conn, &at).unwrap(), run);
+                assert_eq!(ready(run_number(&fixture.conn, &at)).unwrap(), run);
             }
         }
         let (small, large) = (count(&fixture.conn, "run_names_new"), count(&fixture.conn, "run_names"));
@@ -157,9 +158,9 @@ mod tests {
     fn a_run_is_looked_for_by_its_name_alone() {
         let fixture = Fixture::new();
         for sql in [
-            &*crate::sqlite::reads::lookup::FIND,
+            &*crate::sqlite::reads::runs::RUN_BY_NAME,
             &*crate::sqlite::rows::runs::FIND,
-            &*crate::sqlite::reads::queues::QUEUE_OF,
+            &*crate::sqlite::reads::runs::QUEUE_OF,
         ] {
             let mut plan = fixture.conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
             let steps = plan.query_map([0; 3], |row| row.get::<_, String>(3)).unwrap();

@@ -1,6 +1,6 @@
 //! Runs' rows.
 
-use crate::shared::records::{RUN_COLUMNS, Record as _};
+use crate::shared::records::{FromRow as _, RUN_COLUMNS};
 use std::sync::LazyLock;
 
 use redrive_core::ids::{OrderKey, RunId};

@@ -1,6 +1,6 @@
 //! Runs that wait for their time: one index seek for each step, however many runs lie between.
 
-use crate::shared::records::{RUN_COLUMN_COUNT, RUN_COLUMNS, Record as _, read_run};
+use crate::shared::records::{FromRow as _, RUN_COLUMN_COUNT, RUN_COLUMNS, read_run};
 use std::sync::LazyLock;
 
 use redrive_core::run::StateName;

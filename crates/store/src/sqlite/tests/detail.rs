@@ -5,12 +5,11 @@ use redrive_core::run::StateName;
 use redrive_core::wire::RunDetail;
 use rusqlite::params;
 
-use crate::sqlite::reads::detail::run_detail;
-use crate::sqlite::rows::ledger::entries_of;
+use crate::shared::detail::run_detail;
+use crate::shared::reader::ready;
 use crate::sqlite::tests::fixture::{Fixture, NOW_MS, Seed};
 use redrive_engine::codec::encode;
 use redrive_engine::error::{Error, PortResult as Result};
-use redrive_engine::ledger::steps::views;
 use redrive_engine::model::{DetailCall, PayloadKind, RunRef};
 use redrive_engine::runs::document::position;
 
@@ -20,7 +19,7 @@ const VERDICT: &str = r#"{"action":"retry","reason":"timeout","category":"transi
 
 fn show(fixture: &Fixture, tenant: &str, run_id: &str) -> Result<RunDetail> {
     let at = RunRef { tenant: tenant.parse().unwrap(), run_id: run_id.parse().unwrap() };
-    run_detail(&fixture.conn, &at, &DetailCall::default())
+    ready(run_detail(&fixture.conn, &at, &DetailCall::default()))
 }
 
 fn attempt(fixture: &Fixture, run: i64, number: u32, outcome: Outcome, verdict: Option<&str>, body: &str) {
@@ -124,13 +123,13 @@ fn steps_come_in_the_order_in_which_they_began() {
          VALUES (1, 1, 'run-1', 1, 0, 0, 1, 0, ?1, 1, ?1, 1, 1, 0, ?2, ?3, ?4)";
     fixture.conn.execute(insert, params!["z", encode(br#"{"a": 1}"#), None::<i64>, None::<String>]).unwrap();
     fixture.conn.execute(insert, params!["b", None::<Vec<u8>>, 70_000, "ab"]).unwrap();
-    let steps = views(&entries_of(&fixture.conn, 1).unwrap()).unwrap();
+    let steps = show(&fixture, "acme", "run-1").unwrap().body.steps;
+    assert_eq!(steps.len(), 2);
     assert_eq!(steps[0].output.as_ref().map(|raw| raw.get()), Some(r#"{"a": 1}"#));
     assert_eq!(
         (steps[1].key.as_str(), steps[1].output_omitted.as_ref().map(|omitted| omitted.bytes)),
         ("b", Some(70_000))
     );
-    assert_eq!(show(&fixture, "acme", "run-1").unwrap().body.steps.len(), 2);
 }
 
 #[test]

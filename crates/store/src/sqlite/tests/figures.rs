@@ -7,9 +7,10 @@ use redrive_core::time::{HOUR_MS, MINUTE_MS, Timestamp};
 use redrive_core::verdict::DeadBecause;
 use rusqlite::params;
 
-use crate::sqlite::reads::figures::{health, list_tenants, tenant_health};
-use crate::sqlite::reads::hours::stats;
-use crate::sqlite::reads::queues::{list_queues, one_queue};
+use crate::shared::figures::{health, list_tenants, tenant_health};
+use crate::shared::hours::stats;
+use crate::shared::queues::{list_queues, one_queue};
+use crate::shared::reader::ready;
 use crate::sqlite::tests::fixture::{Fixture, NOW_MS, Seed, now, tenant};
 use redrive_engine::error::Error;
 use redrive_engine::model::{HourlyKind, StatsCall, TenantScope};
@@ -55,7 +56,7 @@ fn a_tenants_health_counts_its_own_open_runs_and_its_last_day() {
     fixture.conn.execute(seen, [fixture.pattern("acme", "older"), 3, 4]).unwrap();
     fixture.conn.execute(seen, [fixture.pattern("acme", "newest"), 5, 4]).unwrap();
     fixture.conn.execute(seen, [fixture.pattern("globex", "another's"), 9, 9]).unwrap();
-    let health = tenant_health(&fixture.conn, &"acme".parse().unwrap(), Limits::default(), now()).unwrap();
+    let health = ready(tenant_health(&fixture.conn, &"acme".parse().unwrap(), Limits::default(), now())).unwrap();
     insta::assert_json_snapshot!(health, @r#"
     {
       "pending_retries": 2,
@@ -68,7 +69,7 @@ fn a_tenants_health_counts_its_own_open_runs_and_its_last_day() {
       "recovery_rate_pct": 66.7
     }
     "#);
-    let unheard = tenant_health(&fixture.conn, &"nobody".parse().unwrap(), Limits::default(), now());
+    let unheard = ready(tenant_health(&fixture.conn, &"nobody".parse().unwrap(), Limits::default(), now()));
     assert!(matches!(unheard.map_err(Error::from), Err(Error::NotFound("tenant"))));
 }
 
@@ -76,13 +77,13 @@ fn a_tenants_health_counts_its_own_open_runs_and_its_last_day() {
 fn tenants_come_by_name_a_page_at_a_time() {
     let owners = ["globex", "acme", "initech"];
     let fixture = Fixture::with(owners.map(|tenant| Seed { tenant, ..Seed::default() }));
-    let first = list_tenants(&fixture.conn, 2, None).unwrap();
-    let second = list_tenants(&fixture.conn, 2, first.next_cursor.as_deref()).unwrap();
+    let first = ready(list_tenants(&fixture.conn, 2, None)).unwrap();
+    let second = ready(list_tenants(&fixture.conn, 2, first.next_cursor.as_deref())).unwrap();
     let names: Vec<String> = first.tenants.iter().chain(&second.tenants).map(|view| view.tenant.to_string()).collect();
     assert_eq!(names, ["acme", "globex", "initech"]);
     assert_eq!(second.next_cursor, None);
     assert_eq!(first.tenants[0].dead, 1);
-    assert!(matches!(list_tenants(&fixture.conn, 2, Some("x")).map_err(Error::from), Err(Error::BadCursor)));
+    assert!(matches!(ready(list_tenants(&fixture.conn, 2, Some("x"))).map_err(Error::from), Err(Error::BadCursor)));
 }
 
 fn due_ago(queue: &'static str, tenant: &'static str, minutes: u64) -> Seed {
@@ -112,7 +113,7 @@ fn health_names_the_queues_whose_due_work_nobody_takes() {
     set("served", "{}", NOW_MS - 60_000);
     set("by-caller", r#"{"retry_by":"caller"}"#, 0);
     let named = |scope: &TenantScope| {
-        let health = health(&fixture.conn, scope, now()).unwrap();
+        let health = ready(health(&fixture.conn, scope, now())).unwrap();
         assert_eq!(health.status, "attention");
         let ownerless: Vec<String> = health.queues_without_owner.iter().map(ToString::to_string).collect();
         let alerts = health.queues_without_workers.into_iter();
@@ -126,8 +127,8 @@ fn health_names_the_queues_whose_due_work_nobody_takes() {
     called("unserved", fixture.tenant("acme"), NOW_MS - 1_000);
     assert_eq!(named(&TenantScope::All).0, [("unserved".into(), 9)]);
     assert_eq!(named(&tenant("globex")).0, [("unserved".into(), 9)]);
-    assert!(health(&fixture.conn, &tenant("acme"), now()).unwrap().queues_without_workers.is_empty());
-    let nobody = health(&fixture.conn, &tenant("nobody"), now()).unwrap();
+    assert!(ready(health(&fixture.conn, &tenant("acme"), now())).unwrap().queues_without_workers.is_empty());
+    let nobody = ready(health(&fixture.conn, &tenant("nobody"), now())).unwrap();
     assert_eq!((nobody.status.as_str(), nobody.scheduled), ("ok", 0));
     assert!(nobody.queues_without_workers.is_empty() && nobody.queues_without_owner.is_empty());
 }
@@ -139,13 +140,13 @@ fn stats_fold_the_hours_and_stay_within_the_scope() {
     happened(&fixture, "acme", 1, HourlyKind::Failed, "bug", 4);
     happened(&fixture, "acme", 30, HourlyKind::Failed, "bug", 100);
     happened(&fixture, "globex", 1, HourlyKind::Failed, "timeout", 10);
-    let day = stats(&fixture.conn, &tenant("acme"), &StatsCall::default(), now()).unwrap();
+    let day = ready(stats(&fixture.conn, &tenant("acme"), &StatsCall::default(), now())).unwrap();
     assert_eq!(day.hours.len(), 24);
     assert_eq!(day.hours[22].failed, 7);
     assert_eq!(day.hours.iter().map(|point| point.failed).sum::<u64>(), 7);
     assert_eq!(day.reasons, [(Reason::Bug, 4), (Reason::Timeout, 3)]);
     assert_eq!(day.states[2], (StateName::Dead, 1));
-    let all = stats(&fixture.conn, &TenantScope::All, &StatsCall::default(), now()).unwrap();
+    let all = ready(stats(&fixture.conn, &TenantScope::All, &StatsCall::default(), now())).unwrap();
     assert_eq!(all.reasons, [(Reason::Timeout, 13), (Reason::Bug, 4)]);
     assert_eq!(all.states[2], (StateName::Dead, 2));
 }
@@ -154,11 +155,11 @@ fn stats_fold_the_hours_and_stay_within_the_scope() {
 fn stats_reach_back_31_days_and_no_further() {
     let fixture = Fixture::with([Seed::default()]);
     let call = StatsCall { since: Some(Timestamp::default()), ..StatsCall::default() };
-    let long = stats(&fixture.conn, &TenantScope::All, &call, now()).unwrap();
+    let long = ready(stats(&fixture.conn, &TenantScope::All, &call, now())).unwrap();
     assert_eq!(long.hours.len(), 31 * 24);
     let call = StatsCall { queue: Some("none".parse().unwrap()), ..StatsCall::default() };
     assert!(matches!(
-        stats(&fixture.conn, &TenantScope::All, &call, now()).map_err(Error::from),
+        ready(stats(&fixture.conn, &TenantScope::All, &call, now())).map_err(Error::from),
         Err(Error::NotFound("queue"))
     ));
 }
@@ -171,12 +172,12 @@ fn queues_are_shown_with_what_stands_in_them() {
         Seed { queue: "mail", ..in_state(StateName::Running) },
     ]);
     fixture.conn.execute(r#"UPDATE queues SET settings = '{"owner":"post"}' WHERE name = 'mail'"#, []).unwrap();
-    let queues = list_queues(&fixture.conn, 500, None).unwrap().queues;
+    let queues = ready(list_queues(&fixture.conn, 500, None)).unwrap().queues;
     let shown: Vec<_> = queues.iter().map(|q| (q.name.as_str(), q.dead, q.running, q.ownerless)).collect();
     assert_eq!(shown, [("default", 2, 0, true), ("mail", 0, 1, false)]);
-    assert_eq!(one_queue(&fixture.conn, &"mail".parse().unwrap()).unwrap(), queues[1]);
+    assert_eq!(ready(one_queue(&fixture.conn, &"mail".parse().unwrap())).unwrap(), queues[1]);
     assert!(matches!(
-        one_queue(&fixture.conn, &"none".parse().unwrap()).map_err(Error::from),
+        ready(one_queue(&fixture.conn, &"none".parse().unwrap())).map_err(Error::from),
         Err(Error::NotFound("queue"))
     ));
 }

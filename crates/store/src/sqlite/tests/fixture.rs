@@ -7,7 +7,7 @@ use redrive_core::verdict::DeadBecause;
 use redrive_core::wire::{PatternState, Severity};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::sqlite::reads::lookup::key_hash;
+use crate::shared::lookup::key_hash;
 use crate::sqlite::schema::migrate;
 use redrive_engine::codec::encode;
 use redrive_engine::ingest::fingerprints::FingerprintKey;

@@ -7,7 +7,8 @@ use redrive_core::time::Timestamp;
 use redrive_core::verdict::DeadBecause;
 use redrive_core::wire::{RunsPage, Severity, Sort};
 
-use crate::sqlite::reads::list::list_within;
+use crate::shared::reader::ready;
+use crate::shared::runs::list_within;
 use crate::sqlite::tests::fixture::{Fixture, NOW_MS, Seed, now, tenant};
 use redrive_engine::error::Error;
 use redrive_engine::model::{PageCall, RunFilter, TenantScope};
@@ -19,7 +20,7 @@ fn page(sort: Sort, limit: u32, cursor: Option<String>) -> PageCall {
 }
 
 fn first(fixture: &Fixture, scope: &TenantScope, filter: &RunFilter) -> RunsPage {
-    list_within(&fixture.conn, scope, filter, &page(Sort::NewestFirst, 50, None), now(), 20_000).unwrap()
+    ready(list_within(&fixture.conn, scope, filter, &page(Sort::NewestFirst, 50, None), now(), 20_000)).unwrap()
 }
 
 fn names(page: &RunsPage) -> Vec<String> {
@@ -166,7 +167,7 @@ proptest! {
         let expected = expected(&seeds, &scope, &filter, sort);
         let (mut listed, mut cursor) = (Vec::new(), None);
         loop {
-            let page = list_within(&fixture.conn, &scope, &filter, &page(sort, limit, cursor), now(), looks).unwrap();
+            let page = ready(list_within(&fixture.conn, &scope, &filter, &page(sort, limit, cursor), now(), looks)).unwrap();
             prop_assert_eq!((page.total, page.total_capped), (u64::try_from(expected.len()).ok(), false));
             listed.extend(names(&page));
             cursor = page.next_cursor;
@@ -187,7 +188,7 @@ proptest! {
         let before = expected(&seeds, &TenantScope::All, &filter, sort);
         let (mut listed, mut cursor, mut left) = (Vec::new(), None, leaving.iter());
         loop {
-            let page = list_within(&fixture.conn, &TenantScope::All, &filter, &page(sort, limit, cursor), now(), 7).unwrap();
+            let page = ready(list_within(&fixture.conn, &TenantScope::All, &filter, &page(sort, limit, cursor), now(), 7)).unwrap();
             listed.extend(names(&page));
             cursor = page.next_cursor;
             if cursor.is_none() { break }
@@ -208,7 +209,7 @@ fn a_cursor_of_another_filter_or_tenant_is_refused() {
     let fixture = Fixture::with((0..5).map(|_| Seed::default()));
     let filter = RunFilter::default();
     let list = |scope: &TenantScope, filter: &RunFilter, sort, cursor| {
-        list_within(&fixture.conn, scope, filter, &page(sort, 2, cursor), now(), 100)
+        ready(list_within(&fixture.conn, scope, filter, &page(sort, 2, cursor), now(), 100))
     };
     let cursor = list(&tenant("acme"), &filter, Sort::NewestFirst, None).unwrap().next_cursor;
     assert!(cursor.is_some());
@@ -240,8 +241,9 @@ fn a_search_that_has_looked_far_enough_answers_short_and_goes_on() {
     seeds[3].customer = Some("c-9");
     let fixture = Fixture::with(seeds);
     let filter = RunFilter { q: Some("c-9".into()), ..RunFilter::default() };
-    let call =
-        |cursor| list_within(&fixture.conn, &TenantScope::All, &filter, &page(Sort::NewestFirst, 5, cursor), now(), 90);
+    let call = |cursor| {
+        ready(list_within(&fixture.conn, &TenantScope::All, &filter, &page(Sort::NewestFirst, 5, cursor), now(), 90))
+    };
     let short = call(None).unwrap();
     assert!(short.runs.is_empty() && short.next_cursor.is_some());
     let rest = call(short.next_cursor).unwrap();
@@ -268,7 +270,13 @@ fn beyond_ten_thousand_only_the_kept_counters_are_exact() {
 fn a_number_that_no_state_has_is_an_error_and_not_a_panic() {
     let fixture = Fixture::with([Seed::default()]);
     fixture.conn.execute("UPDATE runs SET state = 99", []).unwrap();
-    let page =
-        list_within(&fixture.conn, &TenantScope::All, &RunFilter::default(), &page(Sort::Received, 1, None), now(), 9);
+    let page = ready(list_within(
+        &fixture.conn,
+        &TenantScope::All,
+        &RunFilter::default(),
+        &page(Sort::Received, 1, None),
+        now(),
+        9,
+    ));
     assert!(matches!(page.map_err(Error::from), Err(Error::Unexpected(_))));
 }

@@ -5,9 +5,11 @@ use redrive_core::time::Timestamp;
 use redrive_core::wire::{ChangesAnswer, PatternState, PatternsPage, Role};
 use rusqlite::params;
 
-use crate::sqlite::reads::changes::changes;
-use crate::sqlite::reads::keys::{insert_key, key_by_hash, list_keys, revoke_key};
-use crate::sqlite::reads::patterns::{list_patterns, one_pattern};
+use crate::shared::changes::changes;
+use crate::shared::keys::{key_by_hash, list_keys};
+use crate::shared::patterns::{list_patterns, one_pattern};
+use crate::shared::reader::ready;
+use crate::sqlite::rows::keys::{insert_key, revoke_key};
 use crate::sqlite::tests::fixture::{Fixture, Seed, now, tenant};
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::model::patterns::PatternsCall;
@@ -29,7 +31,7 @@ fn with_patterns() -> Fixture {
 }
 
 fn listed(fixture: &Fixture, scope: &TenantScope, limit: u32, cursor: Option<String>) -> Result<PatternsPage> {
-    list_patterns(&fixture.conn, scope, &PatternsCall { cursor, ..PatternsCall::first(limit) }, now())
+    ready(list_patterns(&fixture.conn, scope, &PatternsCall { cursor, ..PatternsCall::first(limit) }, now()))
 }
 
 fn templates(page: &PatternsPage) -> Vec<&str> {
@@ -64,13 +66,14 @@ fn whoever_spans_tenants_sees_one_row_for_each_fingerprint() {
     let new = PatternState::New;
     assert_eq!(shown, [("ccc", 3, 1, new), ("a", 6, 2, new), ("bb", 3, 1, new)]);
     assert_eq!(seen[1].id, Fixture::fingerprint("a"));
-    assert_eq!(one_pattern(&fixture.conn, &TenantScope::All, &seen[1].id, now()).unwrap(), seen[1]);
+    assert_eq!(ready(one_pattern(&fixture.conn, &TenantScope::All, &seen[1].id, now())).unwrap(), seen[1]);
 }
 
 #[test]
 fn a_pattern_is_found_by_its_id_or_fingerprint_and_another_tenants_is_not() {
     let fixture = with_patterns();
-    let find = |scope: &TenantScope, id: &str| one_pattern(&fixture.conn, scope, id, now()).map(|pattern| pattern.id);
+    let find =
+        |scope: &TenantScope, id: &str| ready(one_pattern(&fixture.conn, scope, id, now())).map(|pattern| pattern.id);
     let fingerprint = Fixture::fingerprint("a");
     assert_eq!(find(&tenant("globex"), &fingerprint).unwrap(), "pglobex1");
     assert_eq!(find(&tenant("globex"), "pglobex1").unwrap(), "pglobex1");
@@ -95,7 +98,7 @@ fn moved(answer: &ChangesAnswer) -> Vec<&str> {
 fn changes_since_a_moment_name_each_run_once_as_it_stands_now() {
     let globex = Seed { tenant: "globex", state: StateName::Running, ..Seed::default() };
     let fixture = Fixture::with([Seed::default(), Seed::default(), globex]);
-    let look = |scope: &TenantScope, since: Option<&str>| changes(&fixture.conn, scope, since).unwrap();
+    let look = |scope: &TenantScope, since: Option<&str>| ready(changes(&fixture.conn, scope, since)).unwrap();
     let start = look(&TenantScope::All, None);
     let own = look(&tenant("globex"), None);
     assert!(start.changes.is_empty() && !start.reset);
@@ -111,29 +114,32 @@ fn changes_since_a_moment_name_each_run_once_as_it_stands_now() {
 #[test]
 fn a_look_from_too_far_back_is_told_to_read_anew() {
     let fixture = Fixture::with([Seed::default()]);
-    let old = changes(&fixture.conn, &TenantScope::All, None).unwrap().next;
+    let old = ready(changes(&fixture.conn, &TenantScope::All, None)).unwrap().next;
     commit(&fixture, &[1]);
     commit(&fixture, &[1]);
-    let kept = changes(&fixture.conn, &TenantScope::All, Some(&old)).unwrap();
+    let kept = ready(changes(&fixture.conn, &TenantScope::All, Some(&old))).unwrap();
     assert!(!kept.reset);
     fixture.conn.execute("DELETE FROM changes WHERE seq = 1", []).unwrap();
-    let reset = changes(&fixture.conn, &TenantScope::All, Some(&old)).unwrap();
+    let reset = ready(changes(&fixture.conn, &TenantScope::All, Some(&old))).unwrap();
     assert_eq!((reset.reset, &reset.next), (true, &kept.next));
     fixture.conn.execute("DELETE FROM changes", []).unwrap();
-    assert!(changes(&fixture.conn, &TenantScope::All, Some(&old)).unwrap().reset);
-    assert!(!changes(&fixture.conn, &TenantScope::All, Some(&kept.next)).unwrap().reset);
-    assert!(matches!(changes(&fixture.conn, &TenantScope::All, Some("1")).map_err(Error::from), Err(Error::BadCursor)));
+    assert!(ready(changes(&fixture.conn, &TenantScope::All, Some(&old))).unwrap().reset);
+    assert!(!ready(changes(&fixture.conn, &TenantScope::All, Some(&kept.next))).unwrap().reset);
+    assert!(matches!(
+        ready(changes(&fixture.conn, &TenantScope::All, Some("1"))).map_err(Error::from),
+        Err(Error::BadCursor)
+    ));
 }
 
 #[test]
 fn an_answer_stops_at_about_a_thousand_runs_and_the_next_goes_on() {
     let fixture = Fixture::with((0..1_500).map(|_| Seed::default()));
-    let start = changes(&fixture.conn, &TenantScope::All, None).unwrap().next;
+    let start = ready(changes(&fixture.conn, &TenantScope::All, None)).unwrap().next;
     for first in [1, 501, 1_001] {
         commit(&fixture, &(first..first + 500).collect::<Vec<i64>>());
     }
-    let one = changes(&fixture.conn, &TenantScope::All, Some(&start)).unwrap();
-    let two = changes(&fixture.conn, &TenantScope::All, Some(&one.next)).unwrap();
+    let one = ready(changes(&fixture.conn, &TenantScope::All, Some(&start))).unwrap();
+    let two = ready(changes(&fixture.conn, &TenantScope::All, Some(&one.next))).unwrap();
     assert_eq!((one.changes.len(), two.changes.len()), (1_000, 500));
 }
 
@@ -152,10 +158,10 @@ fn a_key_is_found_by_its_hash_and_revoked_once() {
         revoked_at: None,
     };
     insert_key(&fixture.conn, &key).unwrap();
-    assert_eq!(key_by_hash(&fixture.conn, &[7; 32]).unwrap(), Some(key.clone()));
-    assert_eq!(key_by_hash(&fixture.conn, &[8; 32]).unwrap(), None);
+    assert_eq!(ready(key_by_hash(&fixture.conn, &[7; 32])).unwrap(), Some(key.clone()));
+    assert_eq!(ready(key_by_hash(&fixture.conn, &[8; 32])).unwrap(), None);
     assert!(revoke_key(&fixture.conn, "k1", now()).unwrap());
     assert!(revoke_key(&fixture.conn, "k1", Timestamp::from_millis(1)).unwrap());
     assert!(!revoke_key(&fixture.conn, "k2", now()).unwrap());
-    assert_eq!(list_keys(&fixture.conn).unwrap(), [KeyRecord { revoked_at: Some(now()), ..key }]);
+    assert_eq!(ready(list_keys(&fixture.conn)).unwrap(), [KeyRecord { revoked_at: Some(now()), ..key }]);
 }

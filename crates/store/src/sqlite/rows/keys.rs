@@ -1,25 +1,12 @@
-//! Keys: never the secret, only its hash.
+//! Writes of API keys, by commands and beside a server.
 
 use redrive_core::time::Timestamp;
 use redrive_core::wire::Role;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 
-use crate::shared::keys::{KEYS, key_of};
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::model::KeyRecord;
 use redrive_engine::runs::document::position;
-
-/// All keys, the oldest first.
-pub(crate) fn list_keys(conn: &Connection) -> Result<Vec<KeyRecord>> {
-    let mut find = conn.prepare_cached(&format!("{KEYS} ORDER BY created_at, id"))?;
-    find.query_and_then([], |row| key_of(row))?.collect()
-}
-
-/// Also finds keys that are revoked or expired: whoever asks decides what that means.
-pub(crate) fn key_by_hash(conn: &Connection, hash: &[u8; 32]) -> Result<Option<KeyRecord>> {
-    let mut find = conn.prepare_cached(&format!("{KEYS} WHERE hash = ?"))?;
-    find.query_row([hash.as_slice()], |row| Ok(key_of(row))).optional()?.transpose()
-}
 
 pub(crate) fn insert_key(conn: &Connection, key: &KeyRecord) -> Result<()> {
     let mut insert = conn.prepare_cached(
@@ -40,7 +27,7 @@ pub(crate) fn insert_key(conn: &Connection, key: &KeyRecord) -> Result<()> {
     Ok(())
 }
 
-/// False when there is no such key. Revoking again keeps the first time.
+/// False if there is no such key. Revoking again keeps the first time.
 pub(crate) fn revoke_key(conn: &Connection, id: &str, now: Timestamp) -> Result<bool> {
     let mut revoke = conn.prepare_cached("UPDATE keys SET revoked_at = coalesce(revoked_at, ?) WHERE id = ?")?;
     Ok(revoke.execute(params![now.as_millis(), id])? == 1)
