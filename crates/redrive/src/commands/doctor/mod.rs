@@ -47,7 +47,12 @@ pub(crate) fn run(args: &Args, out: &mut Printer) -> anyhow::Result<()> {
 }
 
 /// Prints the findings; the exit code reflects the worst.
-pub(crate) fn conclude(findings: &[Finding], place: &StoreAddress, json: bool, out: &mut Printer) -> anyhow::Result<()> {
+pub(crate) fn conclude(
+    findings: &[Finding],
+    place: &StoreAddress,
+    json: bool,
+    out: &mut Printer,
+) -> anyhow::Result<()> {
     let needs_action = findings.iter().any(|finding| finding.severity >= FindingLevel::Action);
     if json {
         let status = if needs_action { "attention" } else { "fine" };

@@ -97,7 +97,8 @@ pub(crate) fn queues(store: &mut OfflineStore) -> Vec<Finding> {
         Finding::new(FindingLevel::Action, "queues", format!("queue {queue} has no owner"), what)
     });
     let idle = health.queues_without_workers.iter().map(|alert| {
-        let seen = format!("queue {} has had work due since {} and no worker takes it", alert.queue, alert.oldest_due_at);
+        let seen =
+            format!("queue {} has had work due since {} and no worker takes it", alert.queue, alert.oldest_due_at);
         Finding::new(FindingLevel::Action, "queues", seen, alert.what_to_do.clone())
     });
     let findings: Vec<Finding> = unowned.chain(idle).collect();

@@ -6,12 +6,11 @@ use redrive_core::reason::Category;
 use redrive_core::strategy::Failure;
 use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
-use redrive_core::wire::{PatternEntry, PatternEvent, PatternRef, PatternState};
+use redrive_core::wire::{PatternEvent, PatternRef, PatternState};
 use rusqlite::{Connection, Params, params};
 
 pub(crate) use crate::shared::patterns::{GROUP_SEEN_LAG_MS, PATTERN_HOURS_KEPT_MS};
 
-use crate::shared::patterns::{EVENTS_MAX, event, last_events};
 use crate::sqlite::rows::SqliteRows;
 use redrive_engine::codec::encode;
 use redrive_engine::error::PortResult as Result;
@@ -190,23 +189,6 @@ impl PatternRows for SqliteRows<'_> {
         seen.execute([head])?;
         Ok(())
     }
-}
-
-/// The events of these patterns together, oldest first.
-pub(crate) fn events_of(conn: &Connection, patterns: &[i64]) -> Result<Vec<PatternEntry>> {
-    let mut find = conn.prepare_cached(
-        "SELECT e.at, t.name, e.actor, e.event, e.about, e.note FROM pattern_events e
-             JOIN patterns p ON p.id = e.pattern JOIN tenants t ON t.id = p.tenant
-         WHERE e.pattern = ?1 ORDER BY e.id DESC LIMIT ?2",
-    )?;
-    let mut entries = Vec::new();
-    for pattern in patterns {
-        let mut own =
-            find.query_and_then(params![pattern, EVENTS_MAX], |row| event(row))?.collect::<Result<Vec<_>>>()?;
-        own.reverse();
-        entries.extend(own);
-    }
-    Ok(last_events(entries))
 }
 
 /// Beyond this the cache is cleared.
