@@ -34,8 +34,8 @@ impl Service {
     }
 
     /// The service at work for one replica.
-    pub fn on(self, store: Arc<dyn Store>, replica: &str) -> Job {
-        Job { service: self, store, replica: replica.to_owned() }
+    pub fn on(self, store: Arc<dyn Store>, replica: &str) -> ServiceJob {
+        ServiceJob { service: self, store, replica: replica.to_owned() }
     }
 }
 
@@ -76,13 +76,13 @@ pub const ALL: [Service; 10] =
     [STAMP, FOLD, RESCUE, RELEASE, UNCLAIMED, REVIEWS, OPERATIONS, TRIM_CHANGES, TRIM_EVENTS, TRIM_LEDGER];
 
 /// A service bound to a store and a replica.
-pub struct Job {
+pub struct ServiceJob {
     service: Service,
     store: Arc<dyn Store>,
     replica: String,
 }
 
-impl Job {
+impl ServiceJob {
     pub fn name(&self) -> &'static str {
         self.service.name
     }

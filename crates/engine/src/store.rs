@@ -15,19 +15,18 @@ use redrive_core::wire::{
 };
 use tokio::sync::watch;
 
-use crate::attempt::sent::keep_sent;
 use crate::attempt::{start, under_lease};
 use crate::error::{Reported, Result};
 use crate::ingest::report;
-use crate::lease::claim::{self, Rest};
+use crate::lease::claim::{ClaimProgress, claim_runs};
 use crate::ledger::effects;
 use crate::model::breakers::BreakerAct;
 use crate::model::operations::{ItemsCall, NewOperation};
 use crate::model::patterns::PatternAct;
-use crate::model::triage::{Act, Replay, Triaged};
+use crate::model::triage::{Replay, TriageAct, Triaged};
 use crate::model::{
-    EffectRef, FailedAttempt, KeyRecord, LeaseCall, NewSent, NewStep, Reconcile, Report, RunRef, Start, Started,
-    Success, Swept, TenantScope, UnderLease,
+    EffectRef, FailedAttempt, KeyRecord, LeaseCall, NewFailure, NewSentPayload, NewStep, Reconcile, RunRef, Start,
+    Started, Success, Swept, TenantScope, UnderLease,
 };
 use crate::operations::row::number_of;
 use crate::operations::{make, steer, work};
@@ -52,9 +51,9 @@ pub trait Store: Reads {
 
     // What producers and workers report.
 
-    async fn report(&self, report: Report) -> Result<Reported>;
+    async fn report(&self, report: NewFailure) -> Result<Reported>;
     /// Each is accepted or refused alone; the answers are in the order of the reports.
-    async fn report_all(&self, reports: Vec<Report>) -> Vec<Result<Reported>>;
+    async fn report_all(&self, reports: Vec<NewFailure>) -> Vec<Result<Reported>>;
     async fn start(&self, start: Start) -> Result<Started>;
     async fn heartbeat(&self, under: UnderLease) -> Result<Timestamp>;
     /// Many in one commit; each is renewed or refused alone, and the answers are in the order of the leases.
@@ -65,11 +64,11 @@ pub trait Store: Reads {
     async fn release(&self, under: UnderLease) -> Result<StateAnswer>;
     async fn lease(&self, call: LeaseCall) -> Result<Vec<LeasedRun>>;
     /// Keeps the payloads that attempts are about to get, each under its live lease; each is kept or refused alone.
-    async fn keep_sent(&self, sent: Vec<(UnderLease, NewSent)>) -> Vec<Result<()>>;
+    async fn keep_sent(&self, sent: Vec<(UnderLease, NewSentPayload)>) -> Vec<Result<()>>;
 
     // What people do.
 
-    async fn triage(&self, act: Act) -> Result<Triaged>;
+    async fn triage(&self, act: TriageAct) -> Result<Triaged>;
     /// What a replay would do now; of a run in review, without anything else proposed: what waits for approval.
     async fn plan(&self, at: &RunRef, replay: Replay) -> Result<PlanAnswer>;
     /// Settles an effect in doubt; the run stays where it is.
@@ -156,12 +155,12 @@ impl<B: Backend> Store for B {
         Backend::has_writer(self)
     }
 
-    async fn report(&self, report: Report) -> Result<Reported> {
+    async fn report(&self, report: NewFailure) -> Result<Reported> {
         let (route, report) = (Route::report(&report), Box::new(report));
         self.submit(route, move |tx| report::report(tx, &report)).await
     }
 
-    async fn report_all(&self, reports: Vec<Report>) -> Vec<Result<Reported>> {
+    async fn report_all(&self, reports: Vec<NewFailure>) -> Vec<Result<Reported>> {
         let reports = Arc::new(reports);
         let act = |at: usize| {
             let reports = reports.clone();
@@ -208,16 +207,16 @@ impl<B: Backend> Store for B {
 
     async fn lease(&self, call: LeaseCall) -> Result<Vec<LeasedRun>> {
         let call = Arc::new(call);
-        let (mut granted, mut rest) = (Vec::new(), Some(Rest::all(&call)));
-        // A long call goes on in later transactions, so that it holds up nobody else.
-        while let Some(before) = rest.take() {
-            let piece_of = call.clone();
-            match self.submit(Route::claims(&call.scope), move |tx| claim::lease(tx, &piece_of, &before)).await {
-                Ok(dealt) => {
-                    granted.extend(dealt.granted);
-                    rest = dealt.rest;
+        let (mut granted, mut next) = (Vec::new(), Some(ClaimProgress::new(&call)));
+        // A long call takes several transactions, so that other commands run in between.
+        while let Some(progress) = next.take() {
+            let command = call.clone();
+            match self.submit(Route::claims(&call.scope), move |tx| claim_runs(tx, &command, &progress)).await {
+                Ok(result) => {
+                    granted.extend(result.granted);
+                    next = result.next;
                 }
-                // What was leased before is the caller's.
+                // Leases that earlier transactions granted belong to the caller.
                 Err(_) if !granted.is_empty() => break,
                 Err(error) => return Err(error),
             }
@@ -228,14 +227,14 @@ impl<B: Backend> Store for B {
         self.complete_leases(Owner::from(&call.scope), granted).await
     }
 
-    async fn keep_sent(&self, sent: Vec<(UnderLease, NewSent)>) -> Vec<Result<()>> {
-        let act = |(under, sent): (UnderLease, NewSent)| {
-            (Route::run(&under.at), move |tx: &mut Tx<'_>| keep_sent(tx, &under, &sent))
+    async fn keep_sent(&self, sent: Vec<(UnderLease, NewSentPayload)>) -> Vec<Result<()>> {
+        let act = |(under, sent): (UnderLease, NewSentPayload)| {
+            (Route::run(&under.at), move |tx: &mut Tx<'_>| under_lease::keep_sent(tx, &under, &sent))
         };
         self.submit_each(sent.into_iter().map(act).collect()).await
     }
 
-    async fn triage(&self, act: Act) -> Result<Triaged> {
+    async fn triage(&self, act: TriageAct) -> Result<Triaged> {
         self.submit(Route::run(&act.at), move |tx| triage::verbs::triage(tx, &act)).await
     }
 

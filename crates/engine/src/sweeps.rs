@@ -22,7 +22,7 @@ use crate::runs::run_row::RunRow;
 use crate::runs::set_aside;
 use crate::runs::surroundings;
 use crate::triage::verbs;
-use crate::tx::{Queue, Tx};
+use crate::tx::{QueueRow, Tx};
 
 /// Beyond so many the oldest are forgotten, and count as time in which somebody was there.
 const ABSENCES_KEPT_MAX: usize = 1_000;
@@ -169,7 +169,7 @@ pub fn reject_unclaimed(tx: &mut Tx<'_>, most: usize) -> Result<Swept> {
 }
 
 /// Dead-letters runs that wait in a queue whose workers can't be given their payload; how many they were.
-pub fn reject_unleasable_of(tx: &mut Tx<'_>, queue: &Queue, most: usize) -> Result<usize> {
+pub fn reject_unleasable_of(tx: &mut Tx<'_>, queue: &QueueRow, most: usize) -> Result<usize> {
     if queue.settings.retry_by != RetryBy::Worker {
         return Ok(0);
     }
@@ -188,7 +188,7 @@ pub fn reject_unleasable_of(tx: &mut Tx<'_>, queue: &Queue, most: usize) -> Resu
 
 /// Says why a run is a dead letter that no worker could be given.
 pub fn note_rejected(tx: &mut Tx<'_>, before: &RunRow, row: &RunRow) -> Result<()> {
-    tx.tally.happened(tx.now, row.tenant, row.queue, HourlyKind::Dead, None);
+    tx.counters.happened(tx.now, row.tenant, row.queue, HourlyKind::Dead, None);
     let note = Text::from("Its payload was too large to send, so no worker can be given it: fix it with a payload.");
     verbs::note_move(tx, before, row, "engine", "not_replayable", Some(&note))
 }
@@ -205,7 +205,7 @@ fn reject(tx: &mut Tx<'_>, mut row: RunRow, absences: &[Absence]) -> Result<()> 
     let note = Text::from("Nobody began it in time: is a worker leasing this queue?");
     verbs::note_move(tx, &before, &row, "engine", "unclaimed", Some(&note))?;
     if row.run.state.name() == StateName::Dead {
-        tx.tally.happened(tx.now, row.tenant, row.queue, HourlyKind::Dead, None);
+        tx.counters.happened(tx.now, row.tenant, row.queue, HourlyKind::Dead, None);
     }
     Ok(())
 }

@@ -7,29 +7,29 @@ use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::policy::{Limits, Policies, Policy};
 use redrive_core::reason::Reason;
 use redrive_core::time::Timestamp;
-use redrive_core::verdict::Teller;
+use redrive_core::verdict::VerdictRenderer;
 use redrive_core::wire::QueueSettings;
 
+use crate::Map;
 use crate::breakers::Breakers;
 use crate::clock::Dice;
+use crate::counters::CounterDeltas;
 use crate::error::{Error, Result};
 use crate::lease::limits::Buckets;
-use crate::lease::walks::Walks;
-use crate::map::Map;
+use crate::lease::scan::ScanCursors;
 use crate::model::KeyRecord;
 use crate::names::versions::SeenVersion;
 use crate::patterns::sightings::CachedPatterns;
 use crate::ports::backend::Pace;
 use crate::ports::rows::Rows;
 use crate::sweeps::reject_unleasable_of;
-use crate::tally::Tally;
 
 /// Runs that one change of a queue's rules moves in its own commit.
 const REJECTED_AT_ONCE_MAX: usize = 1_000;
 
 /// A queue as commands need it.
 #[derive(Debug, Clone)]
-pub struct Queue {
+pub struct QueueRow {
     pub id: i64,
     pub name: QueueName,
     pub settings: Arc<QueueSettings>,
@@ -43,8 +43,8 @@ pub struct Queue {
 pub struct TxCache {
     tenants: Map<Tenant, i64>,
     tenant_names: Map<i64, Tenant>,
-    queues: Map<QueueName, Queue>,
-    queues_by_id: Map<i64, Queue>,
+    queues: Map<QueueName, QueueRow>,
+    queues_by_id: Map<i64, QueueRow>,
     policies: Map<(i64, i64), Arc<Policy>>,
     pub versions: HashSet<SeenVersion>,
     /// Tenants and queues that their runs were in.
@@ -56,11 +56,11 @@ pub struct TxCache {
     pub lease_calls: Map<(i64, i64), Timestamp>,
     /// The tenant that the last lease call of a scope ended with; only a place to begin.
     pub last_served: i64,
-    pub walks: Walks,
+    pub scan_cursors: ScanCursors,
     pub breakers: Breakers,
     pub limits: Map<i64, Limits>,
     pub buckets: Buckets,
-    pub teller: Teller,
+    pub verdicts: VerdictRenderer,
 }
 
 impl TxCache {
@@ -76,9 +76,9 @@ impl TxCache {
     }
 
     pub fn forget(&mut self) {
-        let (buckets, mut walks) = (std::mem::take(&mut self.buckets), std::mem::take(&mut self.walks));
-        walks.forget();
-        *self = Self { last_served: self.last_served, buckets, walks, ..Self::default() };
+        let (buckets, mut scan_cursors) = (std::mem::take(&mut self.buckets), std::mem::take(&mut self.scan_cursors));
+        scan_cursors.clear();
+        *self = Self { last_served: self.last_served, buckets, scan_cursors, ..Self::default() };
     }
 }
 
@@ -88,7 +88,8 @@ pub struct Tx<'a> {
     pub dice: &'a dyn Dice,
     pub policies: &'a Policies,
     pub known: &'a mut TxCache,
-    pub tally: Tally,
+    /// Counter changes of the batch.
+    pub counters: CounterDeltas,
     /// When the batch has to end.
     pub pace: &'a dyn Pace,
     /// A run may have fallen due.
@@ -133,7 +134,7 @@ impl Tx<'_> {
     }
 
     /// The queue of that name; a new one is made with defaults and has no owner yet.
-    pub fn queue(&mut self, name: &QueueName) -> Result<Queue> {
+    pub fn queue(&mut self, name: &QueueName) -> Result<QueueRow> {
         if let Some(queue) = self.find_queue(name)? {
             return Ok(queue);
         }
@@ -142,12 +143,12 @@ impl Tx<'_> {
         self.queue_as_kept(id, name, &settings, false)
     }
 
-    fn queue_as_kept(&mut self, id: i64, name: &QueueName, settings: &str, declared: bool) -> Result<Queue> {
+    fn queue_as_kept(&mut self, id: i64, name: &QueueName, settings: &str, declared: bool) -> Result<QueueRow> {
         let settings = serde_json::from_str(settings).map_err(|e| Error::Unexpected(format!("queue {name}: {e}")))?;
-        Ok(self.know_queue(Queue { id, name: name.clone(), settings: Arc::new(settings), declared }))
+        Ok(self.know_queue(QueueRow { id, name: name.clone(), settings: Arc::new(settings), declared }))
     }
 
-    pub fn find_queue(&mut self, name: &QueueName) -> Result<Option<Queue>> {
+    pub fn find_queue(&mut self, name: &QueueName) -> Result<Option<QueueRow>> {
         if let Some(queue) = self.known.queues.get(name) {
             return Ok(Some(queue.clone()));
         }
@@ -155,13 +156,13 @@ impl Tx<'_> {
         self.queue_as_kept(id, name, &settings, declared).map(Some)
     }
 
-    fn know_queue(&mut self, queue: Queue) -> Queue {
+    fn know_queue(&mut self, queue: QueueRow) -> QueueRow {
         self.known.queues_by_id.insert(queue.id, queue.clone());
         self.known.queues.insert(queue.name.clone(), queue.clone());
         queue
     }
 
-    pub fn queue_by_id(&mut self, id: i64) -> Result<Queue> {
+    pub fn queue_by_id(&mut self, id: i64) -> Result<QueueRow> {
         if let Some(queue) = self.known.queues_by_id.get(&id) {
             return Ok(queue.clone());
         }
@@ -178,17 +179,17 @@ impl Tx<'_> {
         Ok(self.rows.insert_key(key).map(|()| true)?)
     }
 
-    pub fn put_queue(&mut self, name: &QueueName, settings: QueueSettings) -> Result<Queue> {
+    pub fn put_queue(&mut self, name: &QueueName, settings: QueueSettings) -> Result<QueueRow> {
         let json = serde_json::to_string(&settings).map_err(|e| Error::Unexpected(e.to_string()))?;
         let id = self.rows.put_queue(name, &json, self.now)?;
         self.known.policies.retain(|(queue, _), _| *queue != id);
-        let queue = self.know_queue(Queue { id, name: name.clone(), settings: Arc::new(settings), declared: true });
+        let queue = self.know_queue(QueueRow { id, name: name.clone(), settings: Arc::new(settings), declared: true });
         // What is more is found by the engine's next rounds.
         reject_unleasable_of(self, &queue, REJECTED_AT_ONCE_MAX)?;
         Ok(queue)
     }
 
-    pub fn policy(&mut self, queue: &Queue, tenant: i64) -> Result<Arc<Policy>> {
+    pub fn policy(&mut self, queue: &QueueRow, tenant: i64) -> Result<Arc<Policy>> {
         if let Some(policy) = self.known.policies.get(&(queue.id, tenant)) {
             return Ok(policy.clone());
         }

@@ -5,11 +5,11 @@ use redrive_core::lifecycle::{Begin, Event, Refused, reject_unleasable};
 use redrive_core::policy::{Policy, RetryBy};
 use redrive_core::run::{Due, Scheduled, State};
 use redrive_core::text::Label;
-use redrive_core::verdict::Told;
+use redrive_core::verdict::StoredVerdict;
 use redrive_core::wire::{StartAnswer, Versions};
 
 use crate::breakers::gate;
-use crate::breakers::{Gate, Probes};
+use crate::breakers::{GateDecision, Probes};
 use crate::error::{Error, Result};
 use crate::ingest::rejected;
 use crate::lease::contents;
@@ -22,7 +22,7 @@ use crate::sweeps;
 use crate::tx::Tx;
 
 /// What the committer knows of a start; the recorded steps, a changed payload or an output are read afterwards.
-pub struct Begun {
+pub struct CommittedStart {
     pub run: i64,
     pub answer: StartAnswer,
     /// What the attempt under way runs with.
@@ -39,7 +39,7 @@ pub struct Begun {
     pub only_state: bool,
 }
 
-impl Begun {
+impl CommittedStart {
     pub fn into_started(self) -> Started {
         let Self { answer, created, queue, payload_differs, .. } = self;
         Started { answer, created, queue, to_prepare: false, payload_differs }
@@ -58,7 +58,7 @@ impl Begun {
 }
 
 /// `POST /v1/runs`.
-pub fn start(tx: &mut Tx<'_>, start: &Start) -> Result<Begun> {
+pub fn start(tx: &mut Tx<'_>, start: &Start) -> Result<CommittedStart> {
     let tenant = tx.tenant(&start.run.tenant)?;
     match run_row::find_run_of(tx, tenant, &start.run.run_id)? {
         Some(row) => known(tx, row, start),
@@ -66,7 +66,7 @@ pub fn start(tx: &mut Tx<'_>, start: &Start) -> Result<Begun> {
     }
 }
 
-fn unknown(tx: &mut Tx<'_>, tenant: i64, start: &Start) -> Result<Begun> {
+fn unknown(tx: &mut Tx<'_>, tenant: i64, start: &Start) -> Result<CommittedStart> {
     let queue = tenant_names::queue_to_start_in(tx, tenant, &start.run.queue)?;
     let policy = tx.policy(&queue, tenant)?;
     let mut row = run_row::new_run(tx, &start.run, tenant, queue.id)?;
@@ -99,7 +99,7 @@ fn unknown(tx: &mut Tx<'_>, tenant: i64, start: &Start) -> Result<Begun> {
     answer(tx, &row, true, false)
 }
 
-fn known(tx: &mut Tx<'_>, mut row: RunRow, start: &Start) -> Result<Begun> {
+fn known(tx: &mut Tx<'_>, mut row: RunRow, start: &Start) -> Result<CommittedStart> {
     let (_, policy) = run_row::rules_of(tx, &row)?;
     let differs = payload_differs(tx, &row, &start.run)?;
     let StartHow::Start { start_id, lease_ms } = &start.how else {
@@ -125,7 +125,7 @@ fn known(tx: &mut Tx<'_>, mut row: RunRow, start: &Start) -> Result<Begun> {
         State::Running(_) => Err(Refused::InFlight.into()),
         State::Dead { .. } | State::Review(_) => {
             let last = tx.rows.last_attempt(row.id, row.run.attempt)?;
-            let verdict = last.map(|kept| kept.verdict()).transpose()?.flatten().map(Told::into_verdict);
+            let verdict = last.map(|kept| kept.verdict()).transpose()?.flatten().map(StoredVerdict::into_verdict);
             Err(Error::DeadLettered(Box::new(verdict)))
         }
         State::Succeeded | State::Recovered | State::Resolved | State::Discarded => {
@@ -154,13 +154,13 @@ fn may_begin(tx: &mut Tx<'_>, row: &RunRow, policy: &Policy) -> Result<Probes> {
     }
     let due = row.run.due_at().is_some_and(|due| due <= tx.now);
     match gate::gate(tx, row)? {
-        Gate::Held(by) if due => {
+        GateDecision::Held(by) if due => {
             gate::hold(tx, row.clone(), by.clone())?;
             Err(Refused::Held(by.to_string()).into())
         }
         // What is not due, or held already, is refused for that.
-        Gate::Held(_) => Ok(Probes::default()),
-        Gate::Open(probes) => Ok(probes),
+        GateDecision::Held(_) => Ok(Probes::default()),
+        GateDecision::Open(probes) => Ok(probes),
     }
 }
 
@@ -186,7 +186,7 @@ fn begin(
     row.request = None;
     row.versions.clone_from(versions);
     versions::see_versions(tx, row.tenant, versions)?;
-    tx.tally.happened(tx.now, row.tenant, row.queue, HourlyKind::Started, None);
+    tx.counters.happened(tx.now, row.tenant, row.queue, HourlyKind::Started, None);
     Ok(())
 }
 
@@ -206,7 +206,7 @@ fn payload_differs(tx: &mut Tx<'_>, row: &RunRow, sent: &NewRun) -> Result<bool>
     Err(Error::RunConflict)
 }
 
-pub fn answer(tx: &mut Tx<'_>, row: &RunRow, created: bool, payload_differs: bool) -> Result<Begun> {
+pub fn answer(tx: &mut Tx<'_>, row: &RunRow, created: bool, payload_differs: bool) -> Result<CommittedStart> {
     let held = row.run.lease();
     let answer = StartAnswer {
         run_id: row.run_id.clone(),
@@ -228,7 +228,7 @@ pub fn answer(tx: &mut Tx<'_>, row: &RunRow, created: bool, payload_differs: boo
     let (queue, versions) = (tx.queue_by_id(row.queue)?, row.versions.clone());
     let (closed, epoch) = (row.run.state.name().is_closed(), row.run.epoch);
     let (run, queue) = (row.id, queue.name);
-    Ok(Begun { run, answer, versions, created, payload_differs, closed, queue, epoch, only_state: false })
+    Ok(CommittedStart { run, answer, versions, created, payload_differs, closed, queue, epoch, only_state: false })
 }
 
 /// The lease of the attempt under way.

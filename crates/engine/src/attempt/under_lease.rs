@@ -1,20 +1,20 @@
 //! What a worker reports of the attempt it holds. Every call is fenced by its lease's epoch first.
 
 use redrive_core::breaker::StateName as BreakerState;
-use redrive_core::lifecycle::{Event, Outcome, Refused, Standing, Verb, next_attempt, standing};
+use redrive_core::lifecycle::{Event, LeaseCheck, Outcome, Refused, Verb, check_lease, next_attempt};
 use redrive_core::policy::RetryBy;
 use redrive_core::run::{Ended, State, StateName};
 use redrive_core::time::Timestamp;
-use redrive_core::verdict::{DeadBecause, Told};
+use redrive_core::verdict::{DeadBecause, StoredVerdict};
 use redrive_core::wire::{FailureAnswer, StateAnswer, StepView, SucceedAnswer};
 
-use crate::attempt::spend;
 use crate::breakers::ended;
+use crate::counters;
 use crate::error::{Error, Result};
 use crate::ingest::report;
 use crate::ledger::record;
 use crate::ledger::steps;
-use crate::model::{Digest, FailedAttempt, HourlyKind, LeaseToken, NewStep, Success, UnderLease};
+use crate::model::{Digest, FailedAttempt, HourlyKind, LeaseToken, NewSentPayload, NewStep, Success, UnderLease};
 use crate::runs::attempts;
 use crate::runs::attempts::{Ending, StoredAttempt};
 use crate::runs::run_row;
@@ -26,9 +26,10 @@ use crate::triage::verbs;
 use crate::tx::Tx;
 
 /// The run that a lease names, and how a call under it stands.
-fn fenced(tx: &mut Tx<'_>, under: &UnderLease, verb: Verb) -> Result<(RunRow, Standing)> {
+fn fenced(tx: &mut Tx<'_>, under: &UnderLease, verb: Verb) -> Result<(RunRow, LeaseCheck)> {
     let row = run_row::require_leased(tx, &under.at, under.lease)?;
-    let stands = if is_ours(&row, under.lease) { standing(&row.run, under.lease.epoch, verb) } else { Standing::Lost };
+    let stands =
+        if is_ours(&row, under.lease) { check_lease(&row.run, under.lease.epoch, verb) } else { LeaseCheck::Lost };
     Ok((row, stands))
 }
 
@@ -42,24 +43,30 @@ fn over(row: &RunRow, recorded: bool) -> Error {
     if row.run.ended == Some(Ended::Cancelled) { Error::Cancelled { recorded } } else { Error::LeaseLost { recorded } }
 }
 
-fn lost(row: &RunRow, stands: Standing) -> Error {
+fn lost(row: &RunRow, stands: LeaseCheck) -> Error {
     match stands {
-        Standing::Cancelled => over(row, false),
-        Standing::Live | Standing::Again | Standing::LateSuccess | Standing::LateFailure | Standing::Lost => {
+        LeaseCheck::Cancelled => over(row, false),
+        LeaseCheck::Live | LeaseCheck::Again | LeaseCheck::LateSuccess | LeaseCheck::LateFailure | LeaseCheck::Lost => {
             Error::LeaseLost { recorded: false }
         }
     }
 }
 
 /// The run of a lease that is live; any other call is refused.
-pub fn require_live(tx: &mut Tx<'_>, under: &UnderLease, verb: Verb) -> Result<RunRow> {
+fn require_live(tx: &mut Tx<'_>, under: &UnderLease, verb: Verb) -> Result<RunRow> {
     let (row, stands) = fenced(tx, under, verb)?;
-    if stands == Standing::Live { Ok(row) } else { Err(lost(&row, stands)) }
+    if stands == LeaseCheck::Live { Ok(row) } else { Err(lost(&row, stands)) }
+}
+
+/// Stores the payload that an attempt is about to get, before it is handed out. Refused once the lease is over.
+pub fn keep_sent(tx: &mut Tx<'_>, under: &UnderLease, sent: &NewSentPayload) -> Result<()> {
+    let row = require_live(tx, under, Verb::Heartbeat)?;
+    Ok(tx.rows.put_sent(row.id, under.lease.attempt, under.lease.epoch, sent)?)
 }
 
 pub fn heartbeat(tx: &mut Tx<'_>, under: &UnderLease) -> Result<Timestamp> {
     let (mut row, stands) = fenced(tx, under, Verb::Heartbeat)?;
-    if stands != Standing::Live {
+    if stands != LeaseCheck::Live {
         return Err(lost(&row, stands));
     }
     let (_, policy) = run_row::rules_of(tx, &row)?;
@@ -70,7 +77,7 @@ pub fn heartbeat(tx: &mut Tx<'_>, under: &UnderLease) -> Result<Timestamp> {
 
 pub fn step(tx: &mut Tx<'_>, under: &UnderLease, step: &NewStep) -> Result<StepView> {
     let (mut row, stands) = fenced(tx, under, Verb::Step)?;
-    if stands != Standing::Live {
+    if stands != LeaseCheck::Live {
         return match late_outcomes(tx, &mut row, under, std::slice::from_ref(step))? {
             true => Err(over(&row, true)),
             false => Err(lost(&row, stands)),
@@ -92,24 +99,24 @@ fn late_outcomes(tx: &mut Tx<'_>, row: &mut RunRow, under: &UnderLease, steps: &
 pub fn fail(tx: &mut Tx<'_>, under: &UnderLease, failed: &FailedAttempt) -> Result<FailureAnswer> {
     let (mut row, stands) = fenced(tx, under, Verb::Fail)?;
     match stands {
-        Standing::Live => {
+        LeaseCheck::Live => {
             let (attempt, before) = (row.run.attempt, row.clone());
             row.touch(failed.by);
             report::record(tx, &before, row, failed, attempt, Some(under.lease.epoch), None)
         }
-        Standing::Again => {
+        LeaseCheck::Again => {
             let kept = tx.rows.attempt(row.id, under.lease.attempt)?;
             let kept = kept.filter(|kept| kept.outcome == Outcome::Failed);
             let kept = kept.ok_or(Error::LeaseLost { recorded: false })?;
             same_end(&kept, &failed.digest)?;
             attempts::stored_answer(tx, &row, &kept)
         }
-        Standing::LateFailure => {
+        LeaseCheck::LateFailure => {
             keep_late_failure(tx, &row, under.lease.attempt, under.lease.epoch, &failed.body)?;
             late_outcomes(tx, &mut row, under, &failed.steps)?;
             Err(over(&row, true))
         }
-        Standing::LateSuccess | Standing::Cancelled | Standing::Lost => Err(lost(&row, stands)),
+        LeaseCheck::LateSuccess | LeaseCheck::Cancelled | LeaseCheck::Lost => Err(lost(&row, stands)),
     }
 }
 
@@ -125,7 +132,7 @@ fn keep_late_failure(tx: &mut Tx<'_>, row: &RunRow, attempt: u32, epoch: u64, bo
 pub fn release(tx: &mut Tx<'_>, under: &UnderLease) -> Result<StateAnswer> {
     let (mut row, stands) = fenced(tx, under, Verb::Release)?;
     match stands {
-        Standing::Live => {
+        LeaseCheck::Live => {
             let before = row.clone();
             let (_, policy) = run_row::rules_of(tx, &row)?;
             surroundings::load_tenant_surroundings(tx, &mut row, &policy)?;
@@ -142,8 +149,8 @@ pub fn release(tx: &mut Tx<'_>, under: &UnderLease) -> Result<StateAnswer> {
                 sweeps::note_rejected(tx, &before, &row)?;
             }
         }
-        Standing::Again => {}
-        Standing::LateSuccess | Standing::LateFailure | Standing::Cancelled | Standing::Lost => {
+        LeaseCheck::Again => {}
+        LeaseCheck::LateSuccess | LeaseCheck::LateFailure | LeaseCheck::Cancelled | LeaseCheck::Lost => {
             return Err(lost(&row, stands));
         }
     }
@@ -172,8 +179,8 @@ pub fn succeed(tx: &mut Tx<'_>, success: &Success) -> Result<SucceedAnswer> {
     let under = UnderLease { at: success.at.clone(), lease };
     let (mut row, stands) = fenced(tx, &under, Verb::Succeed)?;
     match stands {
-        Standing::Live => record_success(tx, row, success, lease.attempt, Some(lease.epoch), false),
-        Standing::LateSuccess => match tx.rows.attempt(row.id, lease.attempt)? {
+        LeaseCheck::Live => record_success(tx, row, success, lease.attempt, Some(lease.epoch), false),
+        LeaseCheck::LateSuccess => match tx.rows.attempt(row.id, lease.attempt)? {
             // A detector has objected to this very report.
             Some(kept) if kept.outcome == Outcome::Failed && kept.is(&success.digest) => refused_before(&kept),
             // It came late before.
@@ -183,12 +190,12 @@ pub fn succeed(tx: &mut Tx<'_>, success: &Success) -> Result<SucceedAnswer> {
             }
             Some(_) | None => record_success(tx, row, success, lease.attempt, Some(lease.epoch), true),
         },
-        Standing::Again => {
+        LeaseCheck::Again => {
             let kept = tx.rows.attempt(row.id, lease.attempt)?.ok_or(Error::LeaseLost { recorded: false })?;
             same_end(&kept, &success.digest)?;
             Ok(SucceedAnswer { state: kept.state, late: false, verdict: None })
         }
-        Standing::LateFailure | Standing::Cancelled | Standing::Lost => {
+        LeaseCheck::LateFailure | LeaseCheck::Cancelled | LeaseCheck::Lost => {
             match late_outcomes(tx, &mut row, &under, &success.steps)? {
                 true => Err(over(&row, true)),
                 false => Err(lost(&row, stands)),
@@ -229,7 +236,7 @@ fn succeed_by_caller(tx: &mut Tx<'_>, success: &Success) -> Result<SucceedAnswer
 
 /// The answer to a success that was refused, again.
 fn refused_before(kept: &StoredAttempt) -> Result<SucceedAnswer> {
-    Ok(SucceedAnswer { state: kept.state, late: false, verdict: kept.verdict()?.map(Told::into_verdict) })
+    Ok(SucceedAnswer { state: kept.state, late: false, verdict: kept.verdict()?.map(StoredVerdict::into_verdict) })
 }
 
 fn record_success(
@@ -285,9 +292,9 @@ fn record_success(
     run_row::save(tx, &before, &row)?;
     if before.run.state.name() != state {
         let kind = if state == StateName::Recovered { HourlyKind::Recovered } else { HourlyKind::Succeeded };
-        tx.tally.happened(tx.now, row.tenant, row.queue, kind, None);
+        tx.counters.happened(tx.now, row.tenant, row.queue, kind, None);
         if row.run.was_retry() {
-            spend::spend(tx, row.tenant, success.observed.spent);
+            counters::add_spend(tx, row.tenant, success.observed.spent);
         }
     }
     Ok(SucceedAnswer { state, late, verdict: None })

@@ -18,15 +18,15 @@ use crate::tx::Tx;
 pub struct Probes(Vec<Key>);
 
 #[derive(Debug)]
-pub enum Gate {
+pub enum GateDecision {
     Open(Probes),
     Held(Label),
 }
 
 /// Whether the next attempt of a run may begin. Reads nothing while every breaker is closed.
-pub fn gate(tx: &mut Tx<'_>, row: &RunRow) -> Result<Gate> {
+pub fn gate(tx: &mut Tx<'_>, row: &RunRow) -> Result<GateDecision> {
     if !cache::any_breaker_open(tx)? {
-        return Ok(Gate::Open(Probes::default()));
+        return Ok(GateDecision::Open(Probes::default()));
     }
     let (_, policy) = run_row::rules_of(tx, row)?;
     let asker = if row.run.is_replay() { Asker::Replay } else { Asker::Retry };
@@ -36,10 +36,10 @@ pub fn gate(tx: &mut Tx<'_>, row: &RunRow) -> Result<Gate> {
         match breaker.admits(asker) {
             Admission::Pass => {}
             Admission::Probe => probes.0.push(key),
-            Admission::Hold => return Ok(Gate::Held(key.name())),
+            Admission::Hold => return Ok(GateDecision::Held(key.name())),
         }
     }
-    Ok(Gate::Open(probes))
+    Ok(GateDecision::Open(probes))
 }
 
 /// Breakers are advice to whoever begins by its own clock; it may still be the one that finds out.

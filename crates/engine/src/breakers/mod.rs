@@ -11,7 +11,7 @@ pub mod views;
 
 pub use by_hand::operate;
 pub use cache::Breakers;
-pub use gate::{Gate, Probes};
+pub use gate::{GateDecision, Probes};
 pub use release::release_held;
 pub use stored::{CorruptBreaker, ReadBreakers, fold, trim_events};
 pub use views::{breakers, tenant_breaker};

@@ -8,7 +8,7 @@ use redrive_core::strategy::Failure;
 use redrive_core::text::Text;
 use redrive_core::wire::{ErrorReport, Versions};
 
-use crate::attempt::start::{Begun, answer};
+use crate::attempt::start::{CommittedStart, answer};
 use crate::codec::encode;
 use crate::error::{Error, Result};
 use crate::ingest::report::{Failed, settle};
@@ -28,7 +28,7 @@ pub fn never_fits(
     start: &Start,
     rule: &str,
     why: &str,
-) -> Result<Begun> {
+) -> Result<CommittedStart> {
     let failure = Failure::found(Reason::ContextOverflow, rule);
     let moved = row.ask(&Event::WillNotFit { failure: &failure, why }, policy, tx.now)?;
     let (run, verdict) = (moved.run.clone(), moved.verdict.clone());

@@ -8,13 +8,13 @@ use redrive_core::time::{MINUTE_MS, Timestamp};
 use redrive_core::verdict::{Action, Target};
 use redrive_core::wire::{FailureAnswer, Versions};
 
-use crate::attempt::spend;
 use crate::breakers::ended;
 use crate::breakers::gate;
+use crate::counters;
 use crate::error::{Error, Reported, Result};
 use crate::ledger::record;
 use crate::ledger::steps;
-use crate::model::{Digest, FailedAttempt, HourlyKind, NewRun, Report};
+use crate::model::{Digest, FailedAttempt, HourlyKind, NewFailure, NewRun};
 use crate::names::tenant_names;
 use crate::patterns::sightings;
 use crate::patterns::sightings::{Sighted, Sighting};
@@ -30,7 +30,7 @@ use crate::tx::Tx;
 const RESEND_MIN_MS: u64 = MINUTE_MS;
 
 /// `POST /v1/failures`.
-pub fn report(tx: &mut Tx<'_>, report: &Report) -> Result<Reported> {
+pub fn report(tx: &mut Tx<'_>, report: &NewFailure) -> Result<Reported> {
     let tenant = tx.tenant(&report.run.tenant)?;
     let Some(mut row) = run_row::find_run_of(tx, tenant, &report.run.run_id)? else {
         let (queue, is_other) = tenant_names::queue_to_fail_in(tx, tenant, &report.run.queue)?;
@@ -59,7 +59,7 @@ pub fn report(tx: &mut Tx<'_>, report: &Report) -> Result<Reported> {
 }
 
 /// One of many that came together.
-pub fn report_of(tx: &mut Tx<'_>, reports: &[Report], at: usize) -> Result<Reported> {
+pub fn report_of(tx: &mut Tx<'_>, reports: &[NewFailure], at: usize) -> Result<Reported> {
     report(tx, reports.get(at).ok_or_else(|| Error::Unexpected("a report that did not come".into()))?)
 }
 
@@ -170,7 +170,7 @@ pub fn settle(
     failed: &Failed<'_>,
 ) -> Result<FailureAnswer> {
     let verdict = moved.verdict.ok_or_else(|| Error::Unexpected("a failure without a verdict".into()))?;
-    let verdict = tx.known.teller.tell(verdict).map_err(|e| Error::Unexpected(format!("a verdict: {e}")))?;
+    let verdict = tx.known.verdicts.tell(verdict).map_err(|e| Error::Unexpected(format!("a verdict: {e}")))?;
     let pattern = sightings::sight(
         tx,
         &Sighting {
@@ -190,7 +190,7 @@ pub fn settle(
     steps::carry_out(tx, &row, &moved.effects)?;
     row.run = moved.run;
     if row.run.was_retry() {
-        spend::spend(tx, row.tenant, failed.failure.spent);
+        counters::add_spend(tx, row.tenant, failed.failure.spent);
     }
     // A run that a person holds, or that counts for another, stays where it is.
     let goes = row.run.state.name() == StateName::Scheduled;
@@ -241,12 +241,12 @@ fn began_at(now: Timestamp, before: &RunRow, failed: &Failed<'_>) -> Option<Time
 fn count_failure(tx: &mut Tx<'_>, before: &RunRow, row: &RunRow, pattern: &Sighted, action: Action) {
     // It failed where it was, wherever it goes next.
     let (now, tenant, queue) = (tx.now, row.tenant, before.queue);
-    tx.tally.failed(pattern.id, pattern.head);
-    tx.tally.happened(now, tenant, queue, HourlyKind::Failed, Some(&row.reason));
+    tx.counters.failed(pattern.id, pattern.head);
+    tx.counters.happened(now, tenant, queue, HourlyKind::Failed, Some(&row.reason));
     if action != Action::DeadLetter {
-        tx.tally.happened(now, tenant, queue, HourlyKind::Retried, Some(&row.reason));
+        tx.counters.happened(now, tenant, queue, HourlyKind::Retried, Some(&row.reason));
     }
     if row.run.state.name() == StateName::Dead && before.run.state.name() != StateName::Dead {
-        tx.tally.happened(now, tenant, queue, HourlyKind::Dead, Some(&row.reason));
+        tx.counters.happened(now, tenant, queue, HourlyKind::Dead, Some(&row.reason));
     }
 }

@@ -4,7 +4,7 @@ use redrive_core::verdict::Change;
 use redrive_core::wire::{ErrorReport, HandedChange, LeasedRun};
 
 use crate::error::Result;
-use crate::lease::claim::Granted;
+use crate::lease::grant::GrantedLease;
 use crate::ledger::steps::{StepRow, changed, views};
 use crate::runs::payload::StoredPayload;
 use crate::runs::run_row::RunRow;
@@ -22,7 +22,7 @@ pub struct RunContents {
     pub last_error: Option<ErrorReport>,
 }
 
-impl Granted {
+impl GrantedLease {
     pub fn carrying(self, carried: RunContents) -> Result<LeasedRun> {
         let RunContents { payload: kept, entries, last_error } = carried;
         let about = kept.about.clone();

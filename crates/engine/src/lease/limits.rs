@@ -66,5 +66,5 @@ pub fn count_lease(tx: &mut Tx<'_>, tenant: i64) -> Result<()> {
 /// Attempts under way: the kept counter, and what this batch has changed of it.
 fn running(tx: &mut Tx<'_>, tenant: i64) -> Result<Option<u64>> {
     let Some(kept) = tx.rows.running(tenant)? else { return Ok(None) };
-    Ok(Some(u64::try_from(kept + tx.tally.running(tenant)).unwrap_or(0)))
+    Ok(Some(u64::try_from(kept + tx.counters.running(tenant)).unwrap_or(0)))
 }

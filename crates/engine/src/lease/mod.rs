@@ -2,5 +2,7 @@
 
 pub mod claim;
 pub mod contents;
+pub mod grant;
 pub mod limits;
-pub mod walks;
+pub mod scan;
+pub mod sources;

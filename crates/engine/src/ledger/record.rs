@@ -32,8 +32,8 @@ pub fn record(tx: &mut Tx<'_>, row: &mut RunRow, step: &NewStep, attempt: u32, e
         verbs::note_move(tx, row, row, WORKER, "reconcile", Some(&Text::from(note.as_str())))?;
     }
     match keep(tx, row, step, by, &key, found, recorded)? {
-        StoredAttempt::Recorded(view) => Ok(*view),
-        StoredAttempt::NoRoom(state) => {
+        StoredStep::Recorded(view) => Ok(*view),
+        StoredStep::NoRoom(state) => {
             // An intent that is refused was not begun; whatever else is said has happened.
             if state.known() != Known::Open {
                 ledger::count_unrecorded(&mut row.run.effects, (is_effect(step, None), state));
@@ -45,7 +45,7 @@ pub fn record(tx: &mut Tx<'_>, row: &mut RunRow, step: &NewStep, attempt: u32, e
 }
 
 /// What became of a step.
-enum StoredAttempt {
+enum StoredStep {
     Recorded(Box<StepView>),
     /// The run has as many steps as it can have; this is how it would stand.
     NoRoom(EntryState),
@@ -60,8 +60,8 @@ fn keep(
     key: &str,
     found: Option<StepRow>,
     recorded: Recorded,
-) -> Result<StoredAttempt> {
-    let view = |entry: &StepRow, replayed| Ok(StoredAttempt::Recorded(Box::new(entry.view(replayed)?)));
+) -> Result<StoredStep> {
+    let view = |entry: &StepRow, replayed| Ok(StoredStep::Recorded(Box::new(entry.view(replayed)?)));
     let (state, holds) = match (recorded, &found) {
         (Recorded::Replayed | Recorded::Same, Some(found)) => {
             tx.rows.touch_step(found, by.epoch, tx.now)?;
@@ -74,7 +74,7 @@ fn keep(
     let own = found.filter(|found| found.run == Some(row.id));
     let own = if own.is_some() { own } else { tx.rows.step_of_run(row.id, key)? };
     if own.is_none() && row.step_count >= RUN_STEPS_MAX {
-        return Ok(StoredAttempt::NoRoom(state));
+        return Ok(StoredStep::NoRoom(state));
     }
     let step = &*output_budget::fit(row, own.as_ref(), step)?;
     match &own {
@@ -184,7 +184,7 @@ pub fn keep_steps(
             .map_err(|refused| as_error(refused, found.as_ref()))?;
         if recorded != Recorded::Same || found.is_some() {
             // The end of an attempt is never refused for its steps.
-            if let StoredAttempt::NoRoom(state) = keep(tx, row, step, by, &key, found, recorded)? {
+            if let StoredStep::NoRoom(state) = keep(tx, row, step, by, &key, found, recorded)? {
                 ledger::count_unrecorded(&mut row.run.effects, (is_effect(step, None), state));
                 dropped += 1;
             }

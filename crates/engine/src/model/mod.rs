@@ -24,7 +24,6 @@ pub mod breakers;
 pub mod lease;
 pub mod operations;
 pub mod patterns;
-pub mod standing;
 pub mod triage;
 
 use crate::codec::{HEAD_BYTES, decoded_len};
@@ -210,7 +209,7 @@ pub struct FailedAttempt {
 
 /// `POST /v1/failures`.
 #[derive(Debug, Clone)]
-pub struct Report {
+pub struct NewFailure {
     pub run: NewRun,
     pub failed: FailedAttempt,
 }
@@ -287,7 +286,7 @@ pub enum Fit {
 
 /// The payload that an attempt gets in place of its revision's.
 #[derive(Debug, Clone)]
-pub struct NewSent {
+pub struct NewSentPayload {
     /// Each change with whether it was made, as JSON, encoded.
     pub changes: Vec<u8>,
     /// The JSON token, encoded.
@@ -296,7 +295,7 @@ pub struct NewSent {
 
 /// The payload that an attempt got, beside the one it was made of.
 #[derive(Debug, Clone)]
-pub struct Sent {
+pub struct SentPayload {
     pub attempt: u32,
     pub revision: u32,
     /// Every change with whether it was made; empty when the payload went out as it is.
@@ -406,6 +405,27 @@ pub enum HourlyKind {
 impl HourlyKind {
     pub const ALL: &'static [Self] =
         &[Self::Started, Self::Failed, Self::Retried, Self::Dead, Self::Recovered, Self::Succeeded];
+}
+
+/// The current number of runs by state, from the stored counters.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StateCounts {
+    /// Every state, also those without runs.
+    pub states: Vec<(StateName, u64)>,
+    /// Dead runs by cause; only causes that occur.
+    pub dead: Vec<(DeadBecause, u64)>,
+    /// Scheduled runs that are held.
+    pub held: u64,
+}
+
+impl StateCounts {
+    pub fn of(&self, state: StateName) -> u64 {
+        self.states.iter().find(|(at, _)| *at == state).map_or(0, |(_, n)| *n)
+    }
+
+    pub fn because(&self, because: DeadBecause) -> u64 {
+        self.dead.iter().find(|(at, _)| *at == because).map_or(0, |(_, n)| *n)
+    }
 }
 
 /// A key as the store keeps it: never the secret.

@@ -94,7 +94,7 @@ pub struct FixedPayload {
 
 /// Who acts and why.
 #[derive(Debug, Clone)]
-pub struct Act {
+pub struct TriageAct {
     pub at: RunRef,
     pub triage: Triage,
     pub actor: String,

@@ -11,7 +11,7 @@ use redrive_core::text::Text;
 use crate::error::{Error, Result};
 use crate::model::FailedAttempt;
 use crate::ports::rows::NewMove;
-use crate::tx::{Queue, Tx};
+use crate::tx::{QueueRow, Tx};
 
 /// Queues that one tenant's runs may name, beside `default` and those that an admin or the configuration has set.
 pub const TENANT_QUEUES_MAX: usize = 1_000;
@@ -38,7 +38,7 @@ impl NameKind {
 }
 
 /// The queue that a tenant's run names; none where it would be one name too many.
-fn queue_for(tx: &mut Tx<'_>, tenant: i64, name: &QueueName) -> Result<Option<Queue>> {
+fn queue_for(tx: &mut Tx<'_>, tenant: i64, name: &QueueName) -> Result<Option<QueueRow>> {
     if let Some(queue) = queue_seen_by(tx, tenant, name)? {
         return Ok(Some(queue));
     }
@@ -52,12 +52,12 @@ fn queue_for(tx: &mut Tx<'_>, tenant: i64, name: &QueueName) -> Result<Option<Qu
 }
 
 /// The queue that a start or an enqueue names.
-pub fn queue_to_start_in(tx: &mut Tx<'_>, tenant: i64, name: &QueueName) -> Result<Queue> {
+pub fn queue_to_start_in(tx: &mut Tx<'_>, tenant: i64, name: &QueueName) -> Result<QueueRow> {
     queue_for(tx, tenant, name)?.ok_or(Error::TooManyQueues { most: TENANT_QUEUES_MAX })
 }
 
 /// The queue that a failure names. A failure is never refused: beyond the cap it goes to `default`.
-pub fn queue_to_fail_in(tx: &mut Tx<'_>, tenant: i64, name: &QueueName) -> Result<(Queue, bool)> {
+pub fn queue_to_fail_in(tx: &mut Tx<'_>, tenant: i64, name: &QueueName) -> Result<(QueueRow, bool)> {
     match queue_for(tx, tenant, name)? {
         Some(queue) => Ok((queue, false)),
         None => Ok((tx.queue(&QueueName::default_queue())?, true)),
@@ -76,7 +76,7 @@ pub fn note_other_queue(tx: &mut Tx<'_>, run: i64, state: StateName, named: &Que
 
 /// A queue that is there for a tenant: set by an admin or the configuration, or one that its own runs were in. Another
 /// tenant's looks as if it were not there.
-pub fn queue_seen_by(tx: &mut Tx<'_>, tenant: i64, name: &QueueName) -> Result<Option<Queue>> {
+pub fn queue_seen_by(tx: &mut Tx<'_>, tenant: i64, name: &QueueName) -> Result<Option<QueueRow>> {
     let Some(queue) = tx.find_queue(name)? else { return Ok(None) };
     let known =
         queue.declared || name.as_str() == QueueName::DEFAULT || tx.known.queues_used.contains(&(tenant, queue.id));
@@ -91,7 +91,7 @@ pub fn queue_seen_by(tx: &mut Tx<'_>, tenant: i64, name: &QueueName) -> Result<O
 }
 
 /// A verdict or a person sends a tenant's run there.
-pub fn queue_sent_to(tx: &mut Tx<'_>, tenant: i64, name: &QueueName) -> Result<Queue> {
+pub fn queue_sent_to(tx: &mut Tx<'_>, tenant: i64, name: &QueueName) -> Result<QueueRow> {
     if let Some(queue) = queue_seen_by(tx, tenant, name)? {
         return Ok(queue);
     }

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 
 use redrive_core::wire::{ItemOutcome, OperationSample, OperationState};
 
+use crate::Map;
 use crate::error::Result;
-use crate::map::Map;
 use crate::model::operations::{NewOperation, Over};
 use crate::operations::guard::{NOT_FOUND, UNREADABLE, obstacle};
 use crate::operations::patch::{Made, bind, verb};
@@ -22,7 +22,7 @@ pub const PIECE_RUNS: usize = 1_000;
 pub const LOOKS_MAX: usize = 20_000;
 
 /// What was found from one place to the next.
-pub struct Found {
+pub struct FreezeSlice {
     pub from: i64,
     pub to: i64,
     pub runs: Vec<(i64, Made)>,
@@ -46,7 +46,7 @@ pub fn still_matching(
 }
 
 /// Judges and keeps a piece. False when somebody else has got further meanwhile, and nothing is kept.
-pub fn keep(tx: &mut Tx<'_>, id: i64, spec: &NewOperation, found: &Found) -> Result<bool> {
+pub fn keep(tx: &mut Tx<'_>, id: i64, spec: &NewOperation, found: &FreezeSlice) -> Result<bool> {
     let mut row = row::operation(tx, id)?;
     let wanted = match row.state {
         OperationState::Preview | OperationState::Running | OperationState::Paused => true,

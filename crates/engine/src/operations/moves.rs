@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::failpoint;
 use crate::model::RunRef;
 use crate::model::operations::NewOperation;
-use crate::model::triage::{Act, Triage};
+use crate::model::triage::{Triage, TriageAct};
 use crate::operations::freeze::{PIECE_RUNS, still_matching};
 use crate::operations::guard::{CHANGED, DECIDED_SINCE, GONE, NO_LONGER_MATCHES, UNREADABLE, obstacle, refusal};
 use crate::operations::patch::{Made, bind, verb};
@@ -33,13 +33,13 @@ pub struct Item {
 }
 
 /// The next items.
-pub struct Turn {
+pub struct MoveSlice {
     pub from: i64,
     pub items: Vec<Item>,
     pub last: bool,
 }
 
-impl Turn {
+impl MoveSlice {
     pub fn is_empty(&self) -> bool {
         self.items.is_empty() && !self.last
     }
@@ -56,7 +56,7 @@ pub fn room(row: &OperationRow, spec: &NewOperation, now: Timestamp) -> usize {
 }
 
 /// Moves a piece, if the operation still stands where it was looked at and nobody has stopped it.
-pub fn take(tx: &mut Tx<'_>, id: i64, replica: &str, spec: &NewOperation, turn: &Turn) -> Result<Option<usize>> {
+pub fn take(tx: &mut Tx<'_>, id: i64, replica: &str, spec: &NewOperation, turn: &MoveSlice) -> Result<Option<usize>> {
     let mut row = row::operation(tx, id)?;
     let ours = row.state == OperationState::Running && !row.preparing && !row.is_anothers(replica, tx.now);
     if !ours || row.moved_to != turn.from {
@@ -112,7 +112,7 @@ fn after_moves(row: &mut OperationRow, spec: &NewOperation, now: Timestamp) {
 }
 
 /// Who acts is whoever made the operation; its id stands before the reason.
-fn act_of(row: &OperationRow, spec: &NewOperation) -> Result<Act> {
+fn act_of(row: &OperationRow, spec: &NewOperation) -> Result<TriageAct> {
     let named = format!("Operation {}.", public_id(row.id));
     let reason = match &spec.reason {
         Some(reason) => {
@@ -122,7 +122,7 @@ fn act_of(row: &OperationRow, spec: &NewOperation) -> Result<Act> {
         None => Some(Text::from(named.as_str())),
     };
     let nobody = RunRef { tenant: "default".parse().map_err(unnamed)?, run_id: "-".parse().map_err(unnamed)? };
-    Ok(Act { at: nobody, triage: verb(&spec.bulk)?, actor: row.actor.clone(), reason })
+    Ok(TriageAct { at: nobody, triage: verb(&spec.bulk)?, actor: row.actor.clone(), reason })
 }
 
 fn unnamed(e: impl std::fmt::Display) -> crate::error::Error {
@@ -130,7 +130,7 @@ fn unnamed(e: impl std::fmt::Display) -> crate::error::Error {
 }
 
 /// None: it moved. Otherwise the code of why it did not.
-fn move_one(tx: &mut Tx<'_>, act: &mut Act, item: &Item, matches: bool) -> Result<Option<&'static str>> {
+fn move_one(tx: &mut Tx<'_>, act: &mut TriageAct, item: &Item, matches: bool) -> Result<Option<&'static str>> {
     let row = match unless_corrupt(tx.rows.run_by_number(item.run))? {
         Ok(Some(row)) => row,
         Ok(None) => return Ok(Some(GONE)),

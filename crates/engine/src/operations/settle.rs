@@ -5,13 +5,13 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use redrive_core::lifecycle::Outcome;
-use redrive_core::operation::{Judged, Seen, judge, settled, settled_at_first};
+use redrive_core::operation::{CanaryOutcomes, CanaryVerdict, judge, settled, settled_at_first};
 use redrive_core::run::StateName;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{Canary, CanaryState, ItemOutcome, Joined, OperationState};
 
+use crate::Map;
 use crate::error::Result;
-use crate::map::Map;
 use crate::model::operations::NewOperation;
 use crate::operations::moves::settle_item;
 use crate::operations::row;
@@ -71,7 +71,7 @@ impl Settled {
 /// How the canary's items stand. An outcome that is on record is the item's, whatever was said of its attempt since.
 #[derive(Debug, Default)]
 pub struct CanaryLook {
-    seen: Seen,
+    seen: CanaryOutcomes,
     /// Not on record yet.
     ended: Vec<Settled>,
     open: Vec<i64>,
@@ -146,7 +146,7 @@ impl Outcomes {
     pub fn tell(&self, row: &OperationRow, spec: &NewOperation, now: Timestamp) -> bool {
         let time_is_up = row.settle_until.is_some_and(|until| until <= now);
         let judged = match (&self.canary, &spec.canary) {
-            (Some(look), Some(canary)) => judge(canary, look.seen, canary_is_up(row, now)) != Judged::Waiting,
+            (Some(look), Some(canary)) => judge(canary, look.seen, canary_is_up(row, now)) != CanaryVerdict::Waiting,
             (Some(_) | None, _) => false,
         };
         !self.runs.is_empty() || self.more || time_is_up || judged || (row.all_moved && row.unsettled() == 0)
@@ -204,7 +204,7 @@ fn settle_all(tx: &mut Tx<'_>, row: &mut OperationRow, ended: &[Settled]) -> Res
 fn judge_canary(tx: &mut Tx<'_>, row: &mut OperationRow, canary: &Canary, look: &CanaryLook) -> Result<usize> {
     let time_is_up = canary_is_up(row, tx.now);
     let judged = judge(canary, look.seen, time_is_up);
-    if judged == Judged::Waiting {
+    if judged == CanaryVerdict::Waiting {
         return Ok(0);
     }
     let mut items = settle_all(tx, row, &look.ended)?;
@@ -213,9 +213,9 @@ fn judge_canary(tx: &mut Tx<'_>, row: &mut OperationRow, canary: &Canary, look: 
         items += settle_all(tx, row, &late.collect::<Vec<_>>())?;
     }
     match judged {
-        Judged::Waiting => {}
-        Judged::Passed => row.canary = Some(CanaryState::Passed),
-        Judged::Failed { because } => {
+        CanaryVerdict::Waiting => {}
+        CanaryVerdict::Passed => row.canary = Some(CanaryState::Passed),
+        CanaryVerdict::Failed { because } => {
             let joined = joined(tx, row)?;
             let more = match joined.count {
                 0 => String::new(),

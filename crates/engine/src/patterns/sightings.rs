@@ -15,8 +15,8 @@ use redrive_core::time::Timestamp;
 use redrive_core::wire::{PatternEvent, PatternRef, PatternState, Versions};
 use sha2::{Digest as _, Sha256};
 
+use crate::Map;
 use crate::error::{Error, Result};
-use crate::map::Map;
 use crate::names::versions;
 use crate::ports::rows::PatternChange;
 use crate::runs::document::word;
@@ -48,7 +48,7 @@ pub struct Sighted {
 
 /// A fix that somebody has promised.
 #[derive(Debug, Clone)]
-pub struct Fix {
+pub struct PromisedFix {
     pub at: Timestamp,
     pub versions: Option<Versions>,
 }
@@ -60,7 +60,7 @@ pub struct CachedPattern {
     pub state: i64,
     pub muted_until: Option<i64>,
     pub before_mute: Option<i64>,
-    pub fix: Option<Fix>,
+    pub fix: Option<PromisedFix>,
 }
 
 /// Patterns met before. Whoever changes what is known of one lets go of all: people are slow, failures are not.
@@ -106,7 +106,7 @@ fn known_pattern(tx: &mut Tx<'_>, seen: &Sighting<'_>) -> Result<Option<Arc<Cach
 
 /// With versions: a failure that has the fix. Without: an attempt that began after it; one that was under way
 /// already could not have had it.
-fn is_regression(tx: &mut Tx<'_>, seen: &Sighting<'_>, fix: &Fix) -> Result<bool> {
+fn is_regression(tx: &mut Tx<'_>, seen: &Sighting<'_>, fix: &PromisedFix) -> Result<bool> {
     match &fix.versions {
         Some(versions) => versions::has_fix(tx, seen.tenant, versions, seen.versions),
         // Reported without a beginning, it was reported after the resolve was committed.
@@ -158,7 +158,7 @@ pub fn state_now(
     }
 }
 
-impl Fix {
+impl PromisedFix {
     /// As a pattern's row has it.
     pub fn kept(at: Option<i64>, versions: Option<&str>) -> Result<Option<Self>> {
         let Some(at) = at else { return Ok(None) };

@@ -19,7 +19,7 @@ use crate::tx::Tx;
 
 /// A pattern as an act finds it.
 #[derive(Debug, Clone)]
-pub struct Found {
+pub struct PatternRow {
     pub id: i64,
     pub tenant: i64,
     pub public_id: String,
@@ -51,16 +51,16 @@ pub fn triage_pattern(tx: &mut Tx<'_>, act: &PatternAct) -> Result<String> {
 }
 
 /// What is part of another is acted on there; among many tenants' it is left out.
-fn heads(found: Vec<Found>) -> Result<Vec<Found>> {
+fn heads(found: Vec<PatternRow>) -> Result<Vec<PatternRow>> {
     let first = found.first().cloned();
-    let heads: Vec<Found> = found.into_iter().filter(|pattern| pattern.merged.is_none()).collect();
+    let heads: Vec<PatternRow> = found.into_iter().filter(|pattern| pattern.merged.is_none()).collect();
     match (heads.is_empty(), first.and_then(|pattern| pattern.merged)) {
         (true, Some((_, into))) => Err(Error::PatternMerged { into }),
         (_, _) => Ok(heads),
     }
 }
 
-fn apply(tx: &mut Tx<'_>, act: &PatternAct, pattern: &Found) -> Result<()> {
+fn apply(tx: &mut Tx<'_>, act: &PatternAct, pattern: &PatternRow) -> Result<()> {
     let about = match &act.verb {
         PatternVerb::Acknowledge => {
             tx.rows.change_pattern(pattern.id, &PatternChange::State(PatternState::Acknowledged))?;
@@ -89,7 +89,7 @@ fn in_words(versions: &Versions) -> String {
 }
 
 /// Each into the pattern of its own tenant; a tenant that has no such pattern keeps what it has.
-fn merge_all(tx: &mut Tx<'_>, act: &PatternAct, found: Vec<Found>, into: &str) -> Result<String> {
+fn merge_all(tx: &mut Tx<'_>, act: &PatternAct, found: Vec<PatternRow>, into: &str) -> Result<String> {
     let mut shown = None;
     for pattern in heads(found)? {
         let Some(target) = pattern_of_tenant(tx, pattern.tenant, into)? else { continue };
@@ -107,7 +107,7 @@ fn merge_all(tx: &mut Tx<'_>, act: &PatternAct, found: Vec<Found>, into: &str) -
     shown.ok_or(Error::NotFound("pattern"))
 }
 
-fn unmerge_all(tx: &mut Tx<'_>, act: &PatternAct, found: Vec<Found>, only: Option<&str>) -> Result<String> {
+fn unmerge_all(tx: &mut Tx<'_>, act: &PatternAct, found: Vec<PatternRow>, only: Option<&str>) -> Result<String> {
     let mut any = false;
     for pattern in found {
         for (part, head, head_id) in parts_to_take_out(tx, &pattern, only)? {
@@ -123,7 +123,7 @@ fn unmerge_all(tx: &mut Tx<'_>, act: &PatternAct, found: Vec<Found>, only: Optio
 }
 
 /// One tenant's, or for all tenants those of a fingerprint; a pattern's id names one in either case.
-fn patterns_named(tx: &mut Tx<'_>, scope: &TenantScope, id: &str) -> Result<Vec<Found>> {
+fn patterns_named(tx: &mut Tx<'_>, scope: &TenantScope, id: &str) -> Result<Vec<PatternRow>> {
     let missing = || Error::NotFound("pattern");
     let tenant = match scope {
         TenantScope::One(tenant) => Some(tx.find_tenant(tenant)?.ok_or_else(missing)?),
@@ -139,7 +139,7 @@ fn patterns_named(tx: &mut Tx<'_>, scope: &TenantScope, id: &str) -> Result<Vec<
     if found.is_empty() { Err(missing()) } else { Ok(found) }
 }
 
-fn pattern_of_tenant(tx: &mut Tx<'_>, tenant: i64, id: &str) -> Result<Option<Found>> {
+fn pattern_of_tenant(tx: &mut Tx<'_>, tenant: i64, id: &str) -> Result<Option<PatternRow>> {
     // We named it ourselves: what is no id names nothing, and PostgreSQL takes no NUL in a text.
     if id.parse::<RunId>().is_err() {
         return Ok(None);
@@ -152,24 +152,28 @@ fn pattern_of_tenant(tx: &mut Tx<'_>, tenant: i64, id: &str) -> Result<Option<Fo
 }
 
 /// The pattern itself where it is a part, otherwise its parts; with a fingerprint only the one of it.
-fn parts_to_take_out(tx: &mut Tx<'_>, pattern: &Found, only: Option<&str>) -> Result<Vec<(Found, i64, String)>> {
+fn parts_to_take_out(
+    tx: &mut Tx<'_>,
+    pattern: &PatternRow,
+    only: Option<&str>,
+) -> Result<Vec<(PatternRow, i64, String)>> {
     if let Some((head, head_id)) = &pattern.merged {
         return Ok(vec![(pattern.clone(), *head, head_id.clone())]);
     }
     let parts = tx.rows.parts_of_pattern(pattern.id)?;
-    let wanted = |part: &Found| only.is_none_or(|only| part.key.to_string() == only || part.public_id == only);
+    let wanted = |part: &PatternRow| only.is_none_or(|only| part.key.to_string() == only || part.public_id == only);
     Ok(parts.into_iter().filter(wanted).map(|part| (part, pattern.id, pattern.public_id.clone())).collect())
 }
 
 /// A version that is named counts as seen: what comes after it is newer, whether or not it was ever met.
-fn resolve_pattern(tx: &mut Tx<'_>, pattern: &Found, in_version: &Versions) -> Result<()> {
+fn resolve_pattern(tx: &mut Tx<'_>, pattern: &PatternRow, in_version: &Versions) -> Result<()> {
     versions::see_versions(tx, pattern.tenant, in_version)?;
     let versions = (!in_version.is_empty()).then(|| json(in_version)).transpose()?;
     let resolved = PatternChange::Resolved { at: tx.now, in_versions: versions.as_deref() };
     Ok(tx.rows.change_pattern(pattern.id, &resolved)?)
 }
 
-fn mute_pattern(tx: &mut Tx<'_>, pattern: &Found, until: Option<Timestamp>) -> Result<()> {
+fn mute_pattern(tx: &mut Tx<'_>, pattern: &PatternRow, until: Option<Timestamp>) -> Result<()> {
     let (state, muted_until, before) = pattern.state;
     let now = state_now(state, muted_until, before, tx.now)?;
     // Muted once more: what was before the first time comes back.

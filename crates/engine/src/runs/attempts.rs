@@ -5,7 +5,7 @@ use redrive_core::lifecycle::Outcome;
 use redrive_core::pattern::Fingerprint;
 use redrive_core::run::StateName;
 use redrive_core::time::Timestamp;
-use redrive_core::verdict::Told;
+use redrive_core::verdict::StoredVerdict;
 use redrive_core::wire::FailureAnswer;
 
 use crate::codec::{decode, encode};
@@ -28,7 +28,7 @@ pub struct Ending<'a> {
     pub fingerprint: Option<&'a Fingerprint>,
     pub pattern: Option<i64>,
     pub pattern_new: bool,
-    pub verdict: Option<&'a Told>,
+    pub verdict: Option<&'a StoredVerdict>,
     /// As the answer tells it.
     pub breaker: BreakerState,
     pub body: &'a [u8],
@@ -54,7 +54,7 @@ impl StoredAttempt {
         self.digest.as_deref() == Some(digest.as_slice())
     }
 
-    pub fn verdict(&self) -> Result<Option<Told>> {
+    pub fn verdict(&self) -> Result<Option<StoredVerdict>> {
         let Some(stored) = &self.verdict else { return Ok(None) };
         let verdict =
             serde_json::from_slice(&decode(stored)?).map_err(|e| Error::Unexpected(format!("a verdict: {e}")))?;

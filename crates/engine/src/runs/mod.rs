@@ -2,7 +2,6 @@
 
 pub mod attempts;
 pub mod document;
-pub mod numbers;
 pub mod payload;
 pub mod records;
 pub mod revisions;

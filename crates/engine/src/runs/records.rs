@@ -1,6 +1,6 @@
 //! What commands and the stores' rows hand each other.
 
-use redrive_core::ids::{IdempotencyKey, OrderKey};
+use redrive_core::ids::OrderKey;
 use redrive_core::ledger::EntryState;
 use redrive_core::lifecycle::Outcome;
 use redrive_core::pattern::Fingerprint;
@@ -9,17 +9,15 @@ use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{EffectOutcome, PatternState, PayloadOmitted, Severity, StepStatus};
 
-use crate::lease::walks::DuePlace;
 use crate::ledger::steps::{Mover, StepRow};
 use crate::model::{Digest, NewStep, Payload};
 use crate::operations::row::OperationRow;
 use crate::runs::document::position;
 use crate::runs::run_row::RunRow;
-use crate::runs::set_aside::ReadRuns;
 
 /// What of a run's row a move has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Changed {
+pub enum ChangedColumns {
     /// Where it stands, and what only a failure changes.
     ByFailure,
     /// Where it stands.
@@ -30,68 +28,11 @@ pub enum Changed {
 
 /// What a run's row holds that few commands read.
 #[derive(Debug, Clone)]
-pub struct Own {
+pub struct RunAttributes {
     pub agent: Option<Label>,
     pub task_type: Option<Label>,
     pub order_key: Option<OrderKey>,
     pub severity: Severity,
-}
-
-/// A due run that a worker may get.
-#[derive(Debug, Clone)]
-pub struct Candidate {
-    pub row: RunRow,
-    pub order_key: Option<String>,
-    pub agent: Option<Label>,
-    pub idempotency_key: Option<IdempotencyKey>,
-    /// How large its payload is in an answer.
-    pub bytes: usize,
-}
-
-/// Which due runs a call asks for.
-#[derive(Debug, Clone, Copy)]
-pub struct DueCall<'a> {
-    pub at: DueLook,
-    pub agents: Option<&'a [Label]>,
-    /// Runs that it gets at most.
-    pub most: usize,
-    /// Runs that it looks at at most, whether it gets them or passes them over.
-    pub window: usize,
-}
-
-/// Where a look for due runs begins and ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DueLook {
-    pub queue: i64,
-    pub tenant: i64,
-    /// It begins with the run behind this one.
-    pub after: DuePlace,
-    /// Due by then.
-    pub until: Timestamp,
-}
-
-impl DueLook {
-    /// Queue and tenant.
-    pub fn place(&self) -> (i64, i64) {
-        (self.queue, self.tenant)
-    }
-}
-
-/// Due runs that a worker may get.
-pub struct DueRuns {
-    pub runs: ReadRuns<Candidate>,
-    /// With fewer runs than were asked for: where the window ended, unless all was looked at.
-    pub end: Option<DuePlace>,
-}
-
-/// Which due runs a call is going to ask for.
-#[derive(Debug, Clone, Copy)]
-pub struct DueHint<'a> {
-    pub looks: &'a [DueLook],
-    pub agents: Option<&'a [Label]>,
-    /// Of each look.
-    pub most: usize,
-    pub window: usize,
 }
 
 /// The end of an attempt, to be kept.

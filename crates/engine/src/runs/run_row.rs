@@ -10,14 +10,15 @@ use redrive_core::run::{Run, State, StateName};
 use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::Versions;
+use sha2::{Digest as _, Sha256};
 
 use crate::clock::Dice;
+use crate::counters::{CountKey, CountedRun};
 use crate::error::{Error, Result};
 use crate::model::{KeyMark, LeaseToken, NewRun, PayloadKind, RunRef};
-use crate::ports::rows::Changed;
+use crate::ports::rows::ChangedColumns;
 use crate::runs::document::{RunDocument, StateColumns, position};
-use crate::tally::Standing;
-use crate::tx::{Queue, Tx};
+use crate::tx::{QueueRow, Tx};
 
 /// A run as its row holds it.
 #[derive(Debug, Clone)]
@@ -76,15 +77,16 @@ impl RunRow {
         }
     }
 
-    pub fn standing(&self) -> Standing {
-        Standing {
-            state: self.run.state.name(),
+    pub fn counted(&self) -> CountedRun {
+        let state = self.run.state.name();
+        let key = CountKey {
+            state: position(StateName::ALL, &state),
             tenant: self.tenant,
             queue: self.queue,
             reason: self.reason.clone(),
             detail: StateColumns::of(&self.run).detail,
-            pattern: self.pattern,
-        }
+        };
+        CountedRun { key, open_pattern: self.pattern.filter(|_| !state.is_closed()) }
     }
 
     /// What only the transition table reads, as the row keeps it.
@@ -171,6 +173,14 @@ pub fn require_leased(tx: &mut Tx<'_>, at: &RunRef, lease: LeaseToken) -> Result
     tx.rows.find_leased(tenant, &at.run_id, lease.run)?.ok_or(Error::NotFound("run"))
 }
 
+/// What `runs.key_hash` holds: finds a run by its name.
+pub fn key_hash(tenant: i64, run_id: &str) -> i64 {
+    let hash = Sha256::new().chain_update(tenant.to_le_bytes()).chain_update(run_id).finalize();
+    let mut first = [0; 8];
+    first.copy_from_slice(&hash[..8]);
+    i64::from_le_bytes(first)
+}
+
 /// A run that is not in the store yet: numbered now, written once it stands where its first move leaves it.
 pub fn new_run(tx: &mut Tx<'_>, new: &NewRun, tenant: i64, queue: i64) -> Result<RunRow> {
     let run = Run {
@@ -208,22 +218,22 @@ pub fn new_run(tx: &mut Tx<'_>, new: &NewRun, tenant: i64, queue: i64) -> Result
 /// Writes a row that was read as `before`, and counts what changed.
 pub fn save(tx: &mut Tx<'_>, before: &RunRow, row: &RunRow) -> Result<()> {
     let same = before.failure_columns() == row.failure_columns();
-    tx.rows.update_run(row, if same { Changed::ByMove } else { Changed::ByFailure }, tx.now)?;
-    tx.tally.moved(row.id, Some(&before.standing()), &row.standing());
+    tx.rows.update_run(row, if same { ChangedColumns::ByMove } else { ChangedColumns::ByFailure }, tx.now)?;
+    tx.counters.moved(row.id, Some(&before.counted()), &row.counted());
     Ok(())
 }
 
 /// Writes a new run with its payload.
 pub fn insert_run(tx: &mut Tx<'_>, row: &RunRow, new: &NewRun) -> Result<()> {
     tx.rows.insert_run(row, new, tx.now)?;
-    tx.tally.moved(row.id, None, &row.standing());
+    tx.counters.moved(row.id, None, &row.counted());
     Ok(())
 }
 
 /// Keeps a lease's new times and a run's effect counts: no state changes, so no counter does and no list index is
 /// touched.
 pub fn save_life(tx: &mut Tx<'_>, row: &RunRow) -> Result<()> {
-    Ok(tx.rows.update_run(row, Changed::RunDocument, tx.now)?)
+    Ok(tx.rows.update_run(row, ChangedColumns::RunDocument, tx.now)?)
 }
 
 pub fn names_of(tx: &mut Tx<'_>, row: &RunRow) -> Result<(Tenant, QueueName)> {
@@ -231,7 +241,7 @@ pub fn names_of(tx: &mut Tx<'_>, row: &RunRow) -> Result<(Tenant, QueueName)> {
 }
 
 /// A run's queue, with the policy that holds for it there.
-pub fn rules_of(tx: &mut Tx<'_>, row: &RunRow) -> Result<(Queue, std::sync::Arc<Policy>)> {
+pub fn rules_of(tx: &mut Tx<'_>, row: &RunRow) -> Result<(QueueRow, std::sync::Arc<Policy>)> {
     let queue = tx.queue_by_id(row.queue)?;
     let policy = tx.policy(&queue, row.tenant)?;
     Ok((queue, policy))

@@ -6,19 +6,19 @@ use redrive_core::reason::{Category, Reason};
 use redrive_core::strategy::Failure;
 use redrive_core::verdict::Target;
 
-use crate::attempt::spend;
 use crate::breakers::gate;
+use crate::counters;
 use crate::error::Result;
 use crate::model::NewRun;
 use crate::names::tenant_names;
 use crate::runs::run_row::RunRow;
-use crate::tx::{Queue, Tx};
+use crate::tx::{QueueRow, Tx};
 
 /// Fills in what the policy needs to judge `failure`; a run that is not in the store yet is `new`.
 pub fn load_surroundings(
     tx: &mut Tx<'_>,
     row: &mut RunRow,
-    (queue, policy): (&Queue, &Policy),
+    (queue, policy): (&QueueRow, &Policy),
     failure: &Failure,
     new: Option<&NewRun>,
 ) -> Result<()> {
@@ -44,7 +44,7 @@ pub fn load_surroundings(
 /// What the tenant's retries have used, where anybody has set them a cap, and what holds them.
 pub fn load_tenant_surroundings(tx: &mut Tx<'_>, row: &mut RunRow, policy: &Policy) -> Result<()> {
     if policy.budget.look_at_the_tenant() {
-        row.run.around.tenant_spent = spend::spent_today(tx, row.tenant)?;
+        row.run.around.tenant_spent = counters::spent_today(tx, row.tenant)?;
     }
     gate::look_at_breakers(tx, row, policy)
 }

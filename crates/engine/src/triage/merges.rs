@@ -14,7 +14,7 @@ use crate::ledger::output_budget;
 use crate::ledger::record;
 use crate::ledger::steps::StepRow;
 use crate::model::FailedAttempt;
-use crate::model::triage::Act;
+use crate::model::triage::TriageAct;
 use crate::ports::rows::MergedStep;
 use crate::runs::run_row;
 use crate::runs::run_row::RunRow;
@@ -95,7 +95,7 @@ fn note_step(
 }
 
 /// A run was taken out of another: what it, and whatever is part of it, has put into that one's ledger goes with it.
-pub fn take_steps_back(tx: &mut Tx<'_>, part: &RunRow, into: &RunId, act: &Act) -> Result<()> {
+pub fn take_steps_back(tx: &mut Tx<'_>, part: &RunRow, into: &RunId, act: &TriageAct) -> Result<()> {
     let Some(before) = whole(tx, part.tenant, into)? else { return Ok(()) };
     let merged = tx.rows.merged_steps(before.id)?;
     if merged.is_empty() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use redrive_core::ids::{QueueName, StepKey};
 use redrive_core::ledger::{self, VersionChange};
-use redrive_core::plan::{GoesTo, OpenBreaker, Permit, Plan, Proposed, Situation, permit, plan as make};
+use redrive_core::plan::{AttemptTarget, OpenBreaker, Permit, Plan, PlanInput, Proposed, permit, plan as make};
 use redrive_core::policy::Policy;
 use redrive_core::run::State;
 use redrive_core::text::Label;
@@ -22,7 +22,7 @@ use crate::runs::revisions;
 use crate::runs::run_row;
 use crate::runs::run_row::RunRow;
 use crate::triage::reviews;
-use crate::tx::{Queue, Tx};
+use crate::tx::{QueueRow, Tx};
 
 /// `GET …/plan`, `POST …/plan`.
 pub fn plan(tx: &mut Tx<'_>, at: &RunRef, replay: &Replay) -> Result<PlanAnswer> {
@@ -86,11 +86,15 @@ pub fn plan_of(tx: &mut Tx<'_>, row: &RunRow, proposed: &Proposed) -> Result<Pla
     let steps = entries.iter().map(StepRow::fact).collect::<Result<Vec<_>>>()?;
     let agent = proposed.target.agent.as_ref().or(own.agent.as_ref());
     let model = proposed.target.model.as_ref().or(row.model.as_ref());
-    let situation = Situation {
+    let situation = PlanInput {
         run: &row.run,
         steps: &steps,
         proposed,
-        target: GoesTo { queue: queue.name.as_str(), agent: agent.map(Label::as_str), model: model.map(Label::as_str) },
+        target: AttemptTarget {
+            queue: queue.name.as_str(),
+            agent: agent.map(Label::as_str),
+            model: model.map(Label::as_str),
+        },
         versions_changed: versions_changed(tx, row, queue.id, &entries)?,
         severity: own.severity,
         policy: &policy,
@@ -116,13 +120,13 @@ fn breaker_on_the_way(
 }
 
 /// The queue named, which has to be there, or the run's own.
-pub fn target_queue(tx: &mut Tx<'_>, row: &RunRow, named: Option<&QueueName>) -> Result<Queue> {
+pub fn target_queue(tx: &mut Tx<'_>, row: &RunRow, named: Option<&QueueName>) -> Result<QueueRow> {
     let Some(name) = named else { return tx.queue_by_id(row.queue) };
     tenant_names::queue_seen_by(tx, row.tenant, name)?.ok_or(Error::NotFound("queue"))
 }
 
 /// What a replay into a queue obeys: its rules, and those of every queue that the run has been in since its last attempt.
-pub fn replay_rules(tx: &mut Tx<'_>, row: &RunRow, goes_to: &Queue) -> Result<Arc<Policy>> {
+pub fn replay_rules(tx: &mut Tx<'_>, row: &RunRow, goes_to: &QueueRow) -> Result<Arc<Policy>> {
     let mut been_in = Vec::new();
     if row.queue != goes_to.id {
         been_in.push(run_row::rules_of(tx, row)?.1);

@@ -10,7 +10,7 @@ use redrive_core::verdict::DeadBecause;
 
 use crate::error::{Error, Result};
 use crate::ledger::steps;
-use crate::model::triage::{Act, Replay};
+use crate::model::triage::{Replay, TriageAct};
 use crate::runs::revisions;
 use crate::runs::run_row;
 use crate::runs::run_row::RunRow;
@@ -24,7 +24,7 @@ use crate::triage::verbs::note_with;
 use crate::tx::Tx;
 
 /// `POST …/replay`.
-pub fn replay(tx: &mut Tx<'_>, row: RunRow, act: &Act, replay: &Replay) -> Result<RunRow> {
+pub fn replay(tx: &mut Tx<'_>, row: RunRow, act: &TriageAct, replay: &Replay) -> Result<RunRow> {
     if replay.fix.as_ref().is_some_and(|fix| fix.from_revision != row.run.revision) {
         return Err(Error::RevisionChanged);
     }
@@ -70,7 +70,7 @@ fn would_move(tx: &Tx<'_>, row: &RunRow, proposed: &Proposed, permitted: &Permit
 }
 
 /// `POST …/review`: no replay is proposed but the plain one.
-pub fn review(tx: &mut Tx<'_>, row: RunRow, act: &Act) -> Result<RunRow> {
+pub fn review(tx: &mut Tx<'_>, row: RunRow, act: &TriageAct) -> Result<RunRow> {
     let planned = plans::plan_of(tx, &row, &Replay::default().proposed())?;
     put_aside(tx, row, act, None, &planned)
 }
@@ -78,7 +78,7 @@ pub fn review(tx: &mut Tx<'_>, row: RunRow, act: &Act) -> Result<RunRow> {
 fn put_aside(
     tx: &mut Tx<'_>,
     mut row: RunRow,
-    act: &Act,
+    act: &TriageAct,
     replay: Option<&Replay>,
     planned: &Planned,
 ) -> Result<RunRow> {
@@ -105,7 +105,7 @@ fn put_aside(
 }
 
 /// `POST …/approve`: a yes to exactly the plan that was looked at.
-pub fn approve(tx: &mut Tx<'_>, mut row: RunRow, act: &Act, plan_hash: &Label, own_too: bool) -> Result<RunRow> {
+pub fn approve(tx: &mut Tx<'_>, mut row: RunRow, act: &TriageAct, plan_hash: &Label, own_too: bool) -> Result<RunRow> {
     let State::Review(review) = &row.run.state else {
         return Err(Refused::WrongState(row.run.state.name()).into());
     };
@@ -149,7 +149,7 @@ fn carry_out(
     tx: &mut Tx<'_>,
     before: &RunRow,
     moved: Moved,
-    act: &Act,
+    act: &TriageAct,
     replay: &Replay,
     again: &[StepKey],
     event: &str,

@@ -111,7 +111,7 @@ pub fn let_lapse(tx: &mut Tx<'_>, mut row: RunRow) -> Result<()> {
     forget_request(tx, row.id)?;
     verbs::note_move(tx, &before, &row, "engine", "review_expired", Some(&Text::from(LAPSED)))?;
     if row.run.state.name() == StateName::Dead {
-        tx.tally.happened(tx.now, row.tenant, row.queue, HourlyKind::Dead, None);
+        tx.counters.happened(tx.now, row.tenant, row.queue, HourlyKind::Dead, None);
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use crate::attempt::under_lease::state_answer;
 use crate::codec::encode;
 use crate::error::Result;
 use crate::ledger::steps;
-use crate::model::triage::{Act, Triage, Triaged};
+use crate::model::triage::{Triage, TriageAct, Triaged};
 use crate::model::{AttemptBody, HourlyKind};
 use crate::ports::rows::NewMove;
 use crate::runs::attempts;
@@ -26,14 +26,14 @@ use crate::triage::{merges, replay};
 use crate::tx::Tx;
 
 /// `POST /v1/runs/{run_id}/` and the verb.
-pub fn triage(tx: &mut Tx<'_>, act: &Act) -> Result<Triaged> {
+pub fn triage(tx: &mut Tx<'_>, act: &TriageAct) -> Result<Triaged> {
     let row = run_row::require_run(tx, &act.at)?;
     let row = act_on(tx, row, act)?;
     triaged(tx, &row)
 }
 
 /// The one way from a person's word to a run's move, whether it is about one run or about many.
-pub fn act_on(tx: &mut Tx<'_>, row: RunRow, act: &Act) -> Result<RunRow> {
+pub fn act_on(tx: &mut Tx<'_>, row: RunRow, act: &TriageAct) -> Result<RunRow> {
     let row = match &act.triage {
         Triage::Replay(replay) => replay::replay(tx, row, act, replay)?,
         Triage::Review => replay::review(tx, row, act)?,
@@ -66,7 +66,7 @@ pub fn act_on(tx: &mut Tx<'_>, row: RunRow, act: &Act) -> Result<RunRow> {
 }
 
 /// A move that changes nothing but where the run is.
-fn plain(tx: &mut Tx<'_>, mut row: RunRow, act: &Act, event: &Event<'_>) -> Result<RunRow> {
+fn plain(tx: &mut Tx<'_>, mut row: RunRow, act: &TriageAct, event: &Event<'_>) -> Result<RunRow> {
     let before = row.clone();
     let (_, policy) = run_row::rules_of(tx, &row)?;
     let moved = row.ask(event, &policy, tx.now)?;
@@ -81,7 +81,7 @@ fn plain(tx: &mut Tx<'_>, mut row: RunRow, act: &Act, event: &Event<'_>) -> Resu
     }
     note_move(tx, &before, &row, &act.actor, event.name().as_str(), act.reason.as_ref())?;
     if row.run.state.name() == StateName::Dead && before.run.state.name() != StateName::Dead {
-        tx.tally.happened(tx.now, row.tenant, row.queue, HourlyKind::Dead, None);
+        tx.counters.happened(tx.now, row.tenant, row.queue, HourlyKind::Dead, None);
     }
     Ok(row)
 }
@@ -90,7 +90,7 @@ fn plain(tx: &mut Tx<'_>, mut row: RunRow, act: &Act, event: &Event<'_>) -> Resu
 fn reassign(
     tx: &mut Tx<'_>,
     mut row: RunRow,
-    act: &Act,
+    act: &TriageAct,
     agent: Option<&Label>,
     queue: Option<&QueueName>,
 ) -> Result<RunRow> {
@@ -120,19 +120,26 @@ pub fn reassigned(tx: &mut Tx<'_>, row: &RunRow, queue: Option<&QueueName>) -> R
     Ok(row.ask(&Event::Reassign { severity }, &policy, tx.now)?)
 }
 
-fn assign(tx: &mut Tx<'_>, mut row: RunRow, act: &Act, to: Option<&Label>) -> Result<RunRow> {
+fn assign(tx: &mut Tx<'_>, mut row: RunRow, act: &TriageAct, to: Option<&Label>) -> Result<RunRow> {
     let (_, policy) = run_row::rules_of(tx, &row)?;
     row.run = row.ask(&Event::Assign, &policy, tx.now)?.run;
     run_row::save_life(tx, &row)?;
     tx.rows.set_assigned(row.id, to, tx.now)?;
-    tx.tally.moved(row.id, Some(&row.standing()), &row.standing());
+    tx.counters.moved(row.id, Some(&row.counted()), &row.counted());
     let said = to.map_or_else(|| "To nobody.".to_owned(), |to| format!("To {to}."));
     note_with(tx, &row, &row, act, "assign", &said)?;
     Ok(row)
 }
 
 /// What was done, and then why, in one note: a reader should not have to look for either.
-pub fn note_with(tx: &mut Tx<'_>, before: &RunRow, row: &RunRow, act: &Act, event: &str, what: &str) -> Result<()> {
+pub fn note_with(
+    tx: &mut Tx<'_>,
+    before: &RunRow,
+    row: &RunRow,
+    act: &TriageAct,
+    event: &str,
+    what: &str,
+) -> Result<()> {
     let note = match &act.reason {
         // Their token stays as it came: only ours is put before it.
         Some(reason) => {

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use redrive_core::ids::Tenant;
 
 use redrive_engine::error::{Error, Result};
+use redrive_engine::fair_semaphore::{FairPermit, FairSemaphore};
 use redrive_engine::ports::backend::{Owner, Pace};
-use redrive_engine::turns::{Turn, Turns};
 
 /// Single commands that may wait; one more is answered Busy and nothing is lost.
 const WAITING_MAX: usize = 8_192;
@@ -28,7 +28,7 @@ const SHARED_BATCH_MAX: Duration = Duration::from_millis(12);
 pub(crate) struct CommandQueue<C> {
     state: Mutex<State<C>>,
     arrived: Condvar,
-    groups: Turns<Owner>,
+    groups: FairSemaphore<Owner>,
 }
 
 struct State<C> {
@@ -85,7 +85,11 @@ impl<C> Default for CommandQueue<C> {
             sharing: Sharing::default(),
             closed: false,
         };
-        Self { state: Mutex::new(state), arrived: Condvar::new(), groups: Turns::new(GROUPS_MAX, GROUPS_MAX_PER_OWNER) }
+        Self {
+            state: Mutex::new(state),
+            arrived: Condvar::new(),
+            groups: FairSemaphore::new(GROUPS_MAX, GROUPS_MAX_PER_OWNER),
+        }
     }
 }
 
@@ -111,8 +115,8 @@ impl<C> CommandQueue<C> {
     }
 
     /// Waits until a group of the owner's may be sent; held until it is answered.
-    pub(crate) async fn room_for_group(&self, owner: &Owner) -> Result<Turn> {
-        self.groups.take(owner).await.ok_or(Error::Closing)
+    pub(crate) async fn room_for_group(&self, owner: &Owner) -> Result<FairPermit> {
+        self.groups.acquire(owner).await.ok_or(Error::Closing)
     }
 
     /// Takes many commands of one owner.

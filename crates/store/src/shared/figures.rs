@@ -13,7 +13,7 @@ use super::lookup::Whose;
 use crate::shared::columns::{Columns, json, number, parsed, text, time};
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::model::HourlyKind;
-use redrive_engine::model::standing::Standing;
+use redrive_engine::model::StateCounts;
 use redrive_engine::runs::document::{HELD, position};
 
 /// Due work and no lease call for this long: nobody seems to be there.
@@ -67,7 +67,7 @@ pub(crate) fn tenant_health(
     }
 }
 
-pub(crate) fn how_it_stands(counts: &[Count]) -> Standing {
+pub(crate) fn how_it_stands(counts: &[Count]) -> StateCounts {
     let sum = |wanted: &dyn Fn(&Count) -> bool| {
         u64::try_from(counts.iter().filter(|count| wanted(count)).map(|count| count.n).sum::<i64>()).unwrap_or(0)
     };
@@ -75,7 +75,7 @@ pub(crate) fn how_it_stands(counts: &[Count]) -> Standing {
         let detail = position(DeadBecause::ALL, because);
         (*because, sum(&|count| count.state == StateName::Dead && count.detail == detail))
     });
-    Standing {
+    StateCounts {
         states: standing(counts).all(),
         dead: dead.filter(|(_, n)| *n > 0).collect(),
         held: sum(&|count| count.state == StateName::Scheduled && count.detail == HELD),

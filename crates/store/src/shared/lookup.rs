@@ -1,6 +1,6 @@
 //! How the store numbers what callers name.
 
-pub(crate) use redrive_engine::runs::numbers::key_hash;
+pub(crate) use redrive_engine::runs::run_row::key_hash;
 
 /// Whose rows a read may touch, in numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

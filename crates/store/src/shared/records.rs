@@ -19,8 +19,8 @@ use redrive_engine::ingest::fingerprints::FingerprintKey;
 use redrive_engine::ledger::steps::StepRow;
 use redrive_engine::model::PayloadKind;
 use redrive_engine::operations::row::OperationRow;
-use redrive_engine::patterns::sightings::{CachedPattern, Fix, Sighted};
-use redrive_engine::patterns::verbs::Found;
+use redrive_engine::patterns::sightings::{CachedPattern, PromisedFix, Sighted};
+use redrive_engine::patterns::verbs::PatternRow;
 use redrive_engine::ports::rows::MergedStep;
 use redrive_engine::runs::attempts::StoredAttempt;
 use redrive_engine::runs::document::{RunDocument, StateColumns, word};
@@ -187,11 +187,11 @@ impl Record for StepRow {
     }
 }
 
-/// The columns of [`Found::read`] and where they come from.
+/// The columns of [`PatternRow::read`] and where they come from.
 pub(crate) const PATTERN_FOUND: &str = "p.id, p.tenant, p.public_id, p.fp_version, p.fp_hash, h.id, h.public_id, p.state, \
      p.muted_until, p.before_mute FROM patterns p LEFT JOIN patterns h ON h.id = p.merged_into";
 
-impl Record for Found {
+impl Record for PatternRow {
     fn read(row: &impl Columns) -> Result<Self> {
         Ok(Self {
             id: number(row, 0)?,
@@ -216,7 +216,7 @@ impl Record for CachedPattern {
             state: number(row, 4)?,
             muted_until: row.number_or_none(5)?,
             before_mute: row.number_or_none(6)?,
-            fix: Fix::kept(row.number_or_none(7)?, owned_or_none(row, 8)?.as_deref())?,
+            fix: PromisedFix::kept(row.number_or_none(7)?, owned_or_none(row, 8)?.as_deref())?,
         })
     }
 }

@@ -6,7 +6,7 @@ use redrive_core::ids::{RunId, StepKey, Tenant};
 use redrive_core::run::StateName;
 use redrive_core::text::Text;
 use redrive_core::wire::{EffectOutcome, Likeness, ReplayRequest};
-use redrive_engine::{Act, EffectRef, RunRef, Triage};
+use redrive_engine::{EffectRef, RunRef, Triage, TriageAct};
 
 use super::super::components::{field, hidden, panel, post_form, reason_field, visible};
 use super::super::form::Form;
@@ -26,7 +26,7 @@ type OnRun = PageRequest<(Tenant, RunId)>;
 
 async fn act(app: &App, visit: OnRun, reason: Option<Text>, triage: Triage, done: Notice) -> Result<FormResult> {
     let at = named(&visit.who, visit.path)?;
-    app.store.triage(Act { at: at.clone(), triage, actor: visit.who.actor(), reason }).await?;
+    app.store.triage(TriageAct { at: at.clone(), triage, actor: visit.who.actor(), reason }).await?;
     Ok(back(&at, done))
 }
 

@@ -12,7 +12,7 @@ use crate::postgres::commit::unit_of_work::{Dirty, SheetRun, UnitOfWork};
 use crate::postgres::commit::write::Write;
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::runs::document::{StateColumns, position};
-use redrive_engine::runs::numbers::key_hash;
+use redrive_engine::runs::run_row::key_hash;
 
 /// All that this may send.
 pub(crate) fn statements() -> [&'static str; 4] {

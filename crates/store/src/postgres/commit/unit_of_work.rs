@@ -12,14 +12,14 @@ use redrive_core::wire::Severity;
 
 use crate::shared::columns::{Columns, label_or_none, number, parsed_or_none, time};
 use crate::shared::records;
+use redrive_engine::Map;
+use redrive_engine::counters::CounterDeltas;
 use redrive_engine::error::{Error, PortResult as Result};
-use redrive_engine::map::Map;
 use redrive_engine::patterns::sightings::CachedPattern;
-use redrive_engine::ports::rows::Own;
+use redrive_engine::ports::rows::RunAttributes;
 use redrive_engine::runs::attempts::StoredAttempt;
 use redrive_engine::runs::document::word;
 use redrive_engine::runs::run_row::RunRow;
-use redrive_engine::tally::Tally;
 
 /// What of a run's row is to be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,7 +33,7 @@ pub(crate) enum Dirty {
 /// A run as the transaction knows it. Its row is locked, or not there yet.
 pub(crate) struct SheetRun {
     pub(crate) row: RunRow,
-    pub(crate) own: Own,
+    pub(crate) own: RunAttributes,
     pub(crate) assigned_to: Option<Label>,
     pub(crate) updated_at: Timestamp,
     /// What only a new run's row holds beside these.
@@ -122,7 +122,7 @@ pub(crate) struct UnitOfWork {
     /// How many of those that were there before have been changed and not been sent.
     pub(crate) changed_runs: usize,
     /// Of runs that were looked at without a lock.
-    pub(crate) glanced: Map<i64, Own>,
+    pub(crate) glanced: Map<i64, RunAttributes>,
     /// By tenant and run_id.
     pub(crate) named: Map<(i64, RunId), Named>,
     /// Numbers that no run has yet.
@@ -149,7 +149,7 @@ pub(crate) struct Out {
     pub(crate) sent: BTreeMap<(i64, u32), SheetSent>,
     /// Runs whose open effects are in doubt, and since when.
     pub(crate) doubts: BTreeMap<i64, i64>,
-    pub(crate) tally: Option<(Tally, Timestamp)>,
+    pub(crate) tally: Option<(CounterDeltas, Timestamp)>,
 }
 
 /// The columns of a run: as [`RunRow`] reads them, and then what it does not hold.
@@ -195,9 +195,9 @@ impl UnitOfWork {
     }
 
     /// Of a run that was read with [`COLUMNS`].
-    pub(crate) fn own(row: &impl Columns) -> Result<Own> {
+    pub(crate) fn own(row: &impl Columns) -> Result<RunAttributes> {
         let at = records::RUN_COLUMN_COUNT;
-        Ok(Own {
+        Ok(RunAttributes {
             agent: label_or_none(row, at)?,
             task_type: label_or_none(row, at + 1)?,
             order_key: parsed_or_none(row, at + 2, "order key")?,

@@ -19,11 +19,11 @@ use crate::postgres::commit::writer_connection::{Failure, WriterConnection};
 use crate::postgres::connection::failure::classify;
 use crate::postgres::rows::PgRows;
 use redrive_engine::breakers;
+use redrive_engine::counters::CounterDeltas;
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::failpoint;
 use redrive_engine::ports::backend::Unpaced;
 use redrive_engine::ports::rows::EngineRows as _;
-use redrive_engine::tally::Tally;
 use redrive_engine::tx::{Tx, TxCache};
 
 /// Commands in one transaction.
@@ -265,7 +265,7 @@ impl Writer {
             dice: &*shared.dice,
             policies: &shared.policies,
             known,
-            tally: Tally::default(),
+            counters: CounterDeltas::default(),
             pace: &Unpaced,
             wake: false,
         };
@@ -275,11 +275,11 @@ impl Writer {
             Ok::<_, Error>(())
         })?;
         breakers::fold(&mut batch)?;
-        let Tx { wake, tally, .. } = batch;
+        let Tx { wake, counters, .. } = batch;
         if !rows.new_ones_are_made() {
             return Err(rows.connection.not_new().into());
         }
-        rows.fold(tally, now)?;
+        rows.fold(counters, now)?;
         failpoint::pass("before_commit");
         *commit_sent = true;
         rows.commit()?;

@@ -21,8 +21,8 @@ use crate::shared::filter::PAGE_MAX;
 use crate::shared::hours::Hours;
 use crate::shared::patterns::GROUP_SEEN_LAG_MS;
 use redrive_engine::error::{Error, PortResult as Result};
+use redrive_engine::model::StateCounts;
 use redrive_engine::model::TenantScope;
-use redrive_engine::model::standing::Standing;
 
 const TENANTS: &str = "tenants";
 
@@ -93,7 +93,7 @@ async fn last_failures(snapshot: &Snapshot<'_>, tenants: &[i64]) -> Result<HashM
     Ok(failed)
 }
 
-pub(crate) async fn how_it_stands(snapshot: &Snapshot<'_>, scope: &TenantScope) -> Result<Standing> {
+pub(crate) async fn how_it_stands(snapshot: &Snapshot<'_>, scope: &TenantScope) -> Result<StateCounts> {
     let whose = whose(snapshot, scope).await?;
     Ok(figures::how_it_stands(&counts(snapshot, whose).await?))
 }

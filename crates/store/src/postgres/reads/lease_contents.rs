@@ -14,12 +14,12 @@ use crate::postgres::reads::columns::{number, packed, packed_json};
 use crate::postgres::reads::payloads::payload_of;
 use crate::postgres::reads::steps::entries_of;
 use crate::shared::pages::NEWEST_ATTEMPTS;
-use redrive_engine::attempt::start::Begun;
+use redrive_engine::Map;
+use redrive_engine::attempt::start::CommittedStart;
 use redrive_engine::error::PortResult as Result;
-use redrive_engine::lease::claim::Granted;
 use redrive_engine::lease::contents::{RunContents, handed_out, wants_last_error, with_last_error};
+use redrive_engine::lease::grant::GrantedLease;
 use redrive_engine::ledger::steps::{StepRow, changed, views};
-use redrive_engine::map::Map;
 use redrive_engine::model::{AttemptBody, Started};
 use redrive_engine::runs::document::position;
 use redrive_engine::runs::payload::{StoredPayload, raw_json};
@@ -31,7 +31,7 @@ static STEPS: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {STEP_COLUMNS} FROM steps WHERE run = ANY($1) ORDER BY id"));
 
 /// Reads what runs carry, for all of them at once, and puts both together.
-pub(crate) async fn complete_leases(snapshot: &Snapshot<'_>, granted: Vec<Granted>) -> Result<Vec<LeasedRun>> {
+pub(crate) async fn complete_leases(snapshot: &Snapshot<'_>, granted: Vec<GrantedLease>) -> Result<Vec<LeasedRun>> {
     let mut carriage = LeaseContents::read(snapshot, &granted).await?;
     let mut leased = Vec::with_capacity(granted.len());
     for granted in granted {
@@ -49,8 +49,8 @@ struct LeaseContents {
 }
 
 impl LeaseContents {
-    async fn read(snapshot: &Snapshot<'_>, granted: &[Granted]) -> Result<Self> {
-        let revision = |granted: &Granted| (granted.row, i64::from(granted.revision));
+    async fn read(snapshot: &Snapshot<'_>, granted: &[GrantedLease]) -> Result<Self> {
+        let revision = |granted: &GrantedLease| (granted.row, i64::from(granted.revision));
         let (runs, revisions): (Vec<i64>, Vec<i64>) = granted.iter().map(revision).unzip();
         let of_runs: [&(dyn ToSql + Sync); 1] = [&runs];
         let of_revisions: [&(dyn ToSql + Sync); 2] = [&runs, &revisions];
@@ -112,7 +112,7 @@ async fn last_error(snapshot: &Snapshot<'_>, run: i64, changes: &[HandedChange])
 }
 
 /// Adds to the start of a known run, or of one whose payload has to be changed, what was recorded of it.
-pub(crate) async fn complete_start(snapshot: &Snapshot<'_>, begun: Begun) -> Result<Started> {
+pub(crate) async fn complete_start(snapshot: &Snapshot<'_>, begun: CommittedStart) -> Result<Started> {
     let run = begun.run;
     let epoch = begun.answer.lease.as_ref().map(|_| begun.epoch);
     let (payload_differs, closed) = (begun.payload_differs, begun.closed);

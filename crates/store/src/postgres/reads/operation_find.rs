@@ -24,9 +24,9 @@ use crate::shared::changes::run_numbers;
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::model::operations::{NewOperation, Over};
 use redrive_engine::model::{RunFilter, RunRef, TenantScope};
-use redrive_engine::operations::freeze::{Found, LOOKS_MAX, PIECE_RUNS};
+use redrive_engine::operations::freeze::{FreezeSlice, LOOKS_MAX, PIECE_RUNS};
 use redrive_engine::operations::guard::UNREADABLE;
-use redrive_engine::operations::moves::{Item, Turn, room};
+use redrive_engine::operations::moves::{Item, MoveSlice, room};
 use redrive_engine::operations::patch::{Made, PIECE_MAX_BYTES, Patched, SAMPLES_MAX, patch_of, patched};
 use redrive_engine::operations::row::OperationRow;
 use redrive_engine::operations::settle::{CHANGED_LOOKS_MAX, CanaryLook, Outcomes, Settled};
@@ -36,7 +36,11 @@ use redrive_engine::runs::document::{position, word};
 const COMMITS: u32 = 500;
 
 /// Looks for the next piece.
-pub(crate) async fn find_piece(snapshot: &Snapshot<'_>, row: &OperationRow, spec: &NewOperation) -> Result<Found> {
+pub(crate) async fn find_piece(
+    snapshot: &Snapshot<'_>,
+    row: &OperationRow,
+    spec: &NewOperation,
+) -> Result<FreezeSlice> {
     let mut found = match &spec.over {
         Over::Filter(filter) => by_filter(snapshot, row, filter).await?,
         Over::Runs(runs) => by_name(snapshot, row, runs).await?,
@@ -67,9 +71,9 @@ async fn samples(snapshot: &Snapshot<'_>, id: i64) -> Result<Vec<OperationSample
     Ok(samples.flatten().unwrap_or_default())
 }
 
-async fn by_filter(snapshot: &Snapshot<'_>, row: &OperationRow, filter: &RunFilter) -> Result<Found> {
+async fn by_filter(snapshot: &Snapshot<'_>, row: &OperationRow, filter: &RunFilter) -> Result<FreezeSlice> {
     let from = row.prepared_to;
-    let mut found = Found { from, to: from, runs: Vec::new(), missing: 0, samples: Vec::new(), whole: true };
+    let mut found = FreezeSlice { from, to: from, runs: Vec::new(), missing: 0, samples: Vec::new(), whole: true };
     let Some(mut wanted) = wanted(snapshot, &TenantScope::All, filter, Sort::Received, row.created_at).await? else {
         return Ok(found);
     };
@@ -91,7 +95,7 @@ async fn by_filter(snapshot: &Snapshot<'_>, row: &OperationRow, filter: &RunFilt
     Ok(found)
 }
 
-async fn by_name(snapshot: &Snapshot<'_>, row: &OperationRow, runs: &[RunRef]) -> Result<Found> {
+async fn by_name(snapshot: &Snapshot<'_>, row: &OperationRow, runs: &[RunRef]) -> Result<FreezeSlice> {
     let from = usize::try_from(row.prepared_to).unwrap_or(usize::MAX);
     let piece = runs.get(from..).unwrap_or_default();
     let piece = piece.get(..PIECE_RUNS).unwrap_or(piece);
@@ -109,7 +113,7 @@ async fn by_name(snapshot: &Snapshot<'_>, row: &OperationRow, runs: &[RunRef]) -
                ORDER BY place";
     let rows = snapshot.rows(sql, &[&tenants, &names]).await?;
     let found = rows.iter().map(|row| Ok((number(row, 0)?, Made::Nothing))).collect::<Result<Vec<_>>>()?;
-    Ok(Found {
+    Ok(FreezeSlice {
         from: row.prepared_to,
         to: i64::try_from(to).unwrap_or(i64::MAX),
         missing: u64::try_from(piece.len() - found.len()).unwrap_or(0),
@@ -125,9 +129,9 @@ pub(crate) async fn find_turn(
     row: &OperationRow,
     spec: &NewOperation,
     now: Timestamp,
-) -> Result<Turn> {
+) -> Result<MoveSlice> {
     let room = room(row, spec, now);
-    let mut turn = Turn { from: row.moved_to, items: Vec::new(), last: false };
+    let mut turn = MoveSlice { from: row.moved_to, items: Vec::new(), last: false };
     if room == 0 {
         return Ok(turn);
     }

@@ -5,7 +5,7 @@ use crate::postgres::reads::columns::{json, packed, packed_json, text, whole};
 use crate::postgres::reads::lookup::run_number;
 use crate::postgres::reads::payloads::payload_of;
 use redrive_engine::error::{Error, PortResult as Result};
-use redrive_engine::model::{AttemptOrigin, DETAIL_PAGE_MAX, RunRef, Sent};
+use redrive_engine::model::{AttemptOrigin, DETAIL_PAGE_MAX, RunRef, SentPayload};
 use redrive_engine::runs::document::RunDocument;
 use redrive_engine::runs::payload::raw_json;
 
@@ -17,7 +17,7 @@ pub(crate) async fn changed_attempts(snapshot: &Snapshot<'_>, run: i64, from: u3
 }
 
 /// What an attempt got, and what that was made of.
-pub(crate) async fn sent(snapshot: &Snapshot<'_>, at: &RunRef, attempt: u32) -> Result<Sent> {
+pub(crate) async fn sent(snapshot: &Snapshot<'_>, at: &RunRef, attempt: u32) -> Result<SentPayload> {
     let run = run_number(snapshot, at).await?;
     let revision = revision_of(snapshot, run, attempt).await?.ok_or(Error::NotFound("attempt"))?;
     let sql = "SELECT changes, body FROM sent WHERE run = $1 AND attempt = $2";
@@ -27,7 +27,7 @@ pub(crate) async fn sent(snapshot: &Snapshot<'_>, at: &RunRef, attempt: u32) -> 
         None => (Vec::new(), None),
     };
     let (original, original_base64) = payload_of(snapshot, run, revision).await?.into_wire()?;
-    Ok(Sent { attempt, revision, changes, sent, original, original_base64 })
+    Ok(SentPayload { attempt, revision, changes, sent, original, original_base64 })
 }
 
 /// The revision that an attempt ran: as it was kept, or for the one under way as the run stands.

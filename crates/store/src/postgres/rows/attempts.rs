@@ -12,7 +12,7 @@ use crate::postgres::reads::columns::{bytes, owned};
 use crate::postgres::rows::PgRows;
 use redrive_engine::codec::encode;
 use redrive_engine::error::PortResult as Result;
-use redrive_engine::model::{NewSent, PayloadKind};
+use redrive_engine::model::{NewSentPayload, PayloadKind};
 use redrive_engine::ports::rows::{AttemptRows, NewAttempt, NewMove, NewRevision};
 use redrive_engine::runs::attempts::StoredAttempt;
 use redrive_engine::runs::document::position;
@@ -156,7 +156,7 @@ impl AttemptRows for PgRows<'_> {
         Ok(())
     }
 
-    fn put_sent(&mut self, run: i64, attempt: u32, epoch: u64, sent: &NewSent) -> Result<()> {
+    fn put_sent(&mut self, run: i64, attempt: u32, epoch: u64, sent: &NewSentPayload) -> Result<()> {
         let new = SheetSent { epoch: epoch.cast_signed(), changes: sent.changes.clone(), body: sent.body.clone() };
         let kept = self.unit.out.sent.entry((run, attempt));
         // A released attempt's number is given out again: the newer lease's payload is what it got.

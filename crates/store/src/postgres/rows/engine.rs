@@ -9,11 +9,11 @@ use redrive_core::wire::Role;
 use crate::postgres::commit::fold::{FOLD_LOCK, hour_of_part, part_name};
 use crate::postgres::reads::columns::{Columns as _, number, text};
 use crate::postgres::rows::PgRows;
+use redrive_engine::counters::CounterDeltas;
 use redrive_engine::error::{BoxError, PortResult as Result};
 use redrive_engine::model::{KeyRecord, Swept};
 use redrive_engine::ports::rows::EngineRows;
 use redrive_engine::runs::document::position;
-use redrive_engine::tally::Tally;
 
 fn limit(most: usize) -> i64 {
     i64::try_from(most).unwrap_or(i64::MAX)
@@ -128,7 +128,7 @@ impl EngineRows for PgRows<'_> {
         Ok(Spend { tokens: sum(0)?, cost: Usd::from_micros(sum(1)?) })
     }
 
-    fn fold(&mut self, tally: Tally, now: Timestamp) -> Result<()> {
+    fn fold(&mut self, tally: CounterDeltas, now: Timestamp) -> Result<()> {
         self.unit.out.tally = Some((tally, now));
         Ok(())
     }

@@ -16,12 +16,12 @@ use crate::postgres::commit::unit_of_work::{COLUMN_COUNT, COLUMNS, UnitOfWork};
 use crate::postgres::commit::writer_connection::Values;
 use crate::postgres::reads::columns::{bytes, label, number, parsed_or_none, text};
 use crate::postgres::rows::PgRows;
+use redrive_engine::Map;
 use redrive_engine::codec::{HEAD_BYTES, decoded_len};
 use redrive_engine::error::PortResult as Result;
-use redrive_engine::lease::walks::{DuePlace, Filter};
-use redrive_engine::map::Map;
+use redrive_engine::lease::scan::{AgentFilter, DuePosition};
 use redrive_engine::model::PayloadKind;
-use redrive_engine::ports::rows::{Candidate, DueCall, DueHint, DueLook, DueRuns, ReadRuns, WaitingRows};
+use redrive_engine::ports::rows::{DuePage, DuePrefetch, DueQuery, DueRun, DueScan, ReadRuns, WaitingRows};
 use redrive_engine::runs::document::position;
 use redrive_engine::runs::run_row::RunRow;
 use redrive_engine::runs::set_aside::{CorruptRun, unless_corrupt};
@@ -132,23 +132,23 @@ pub(crate) struct Claim {
 /// What a look for due runs has found.
 struct Looked {
     /// Where it began and ended, and for which agents.
-    at: DueLook,
-    filter: Filter,
-    found: Vec<Candidate>,
+    at: DueScan,
+    filter: AgentFilter,
+    found: Vec<DueRun>,
     /// The last run that it came to, unless all was looked at.
-    end: Option<DuePlace>,
+    end: Option<DuePosition>,
     /// It found as many as it was asked for.
     is_full: bool,
 }
 
 impl Looked {
     /// Nothing was due.
-    fn nothing(at: DueLook, filter: Filter) -> Self {
+    fn nothing(at: DueScan, filter: AgentFilter) -> Self {
         Self { at, filter, found: Vec::new(), end: None, is_full: false }
     }
 
     /// Whether it came to all that this one would come to first.
-    fn covers(&self, at: &DueLook, filter: Filter) -> bool {
+    fn covers(&self, at: &DueScan, filter: AgentFilter) -> bool {
         let same = self.filter == filter && self.at.until == at.until && self.at.after <= at.after;
         same && self.end.is_none_or(|end| at.after < end)
     }
@@ -182,7 +182,7 @@ impl Tenants {
 struct WindowRow {
     /// Queue and tenant.
     of: (i64, i64),
-    run: DuePlace,
+    run: DuePosition,
     /// From 1 on.
     nth: i64,
     can_be_had: bool,
@@ -193,7 +193,7 @@ impl WindowRow {
         let at = |n| number(row, COLUMN_COUNT + 1 + n);
         Ok(Self {
             of: (at(0)?, at(1)?),
-            run: DuePlace { due: at(2)?, id: at(3)? },
+            run: DuePosition { due: at(2)?, id: at(3)? },
             nth: at(4)?,
             can_be_had: row.try_get::<_, Option<i64>>(0)?.is_some(),
         })
@@ -204,7 +204,7 @@ impl WindowRow {
 #[derive(Clone, Copy, Default)]
 struct End {
     found: i64,
-    last: Option<DuePlace>,
+    last: Option<DuePosition>,
     /// The window was full with the last one.
     of_window: bool,
 }
@@ -217,10 +217,10 @@ struct Piece {
 }
 
 /// A due run as it was read; it is on the sheet from here on.
-fn candidate(unit: &mut UnitOfWork, row: &Row) -> Result<Candidate> {
+fn candidate(unit: &mut UnitOfWork, row: &Row) -> Result<DueRun> {
     let idempotency_key = read_run(row, |row| parsed_or_none(row, COLUMN_COUNT, "idempotency key"))?;
     let kept = unit.take_in(row)?;
-    Ok(Candidate {
+    Ok(DueRun {
         row: kept.row.clone(),
         order_key: kept.own.order_key.as_ref().map(|key| key.as_str().to_owned()),
         agent: kept.own.agent.clone(),
@@ -277,19 +277,19 @@ impl PgRows<'_> {
         Ok(Tenants { queues: queues.to_vec(), after, found, places, all: cut.is_none() })
     }
 
-    fn load_due(&mut self, hint: &DueHint<'_>) -> Result<()> {
-        let DueHint { looks, agents, most, window } = *hint;
-        let filter = Filter::of(agents);
-        let mut looks = looks.to_vec();
-        looks.sort_unstable_by_key(DueLook::place);
-        looks.dedup_by_key(|snapshot| snapshot.place());
-        let begin = |snapshot: &DueLook| {
-            let mark = DuePlace { due: self.watermarks.at(snapshot.queue, snapshot.until), id: i64::MIN };
+    fn load_due(&mut self, hint: &DuePrefetch<'_>) -> Result<()> {
+        let DuePrefetch { scans, agents, most, window } = *hint;
+        let filter = AgentFilter::of(agents);
+        let mut scans = scans.to_vec();
+        scans.sort_unstable_by_key(DueScan::place);
+        scans.dedup_by_key(|snapshot| snapshot.place());
+        let begin = |snapshot: &DueScan| {
+            let mark = DuePosition { due: self.watermarks.at(snapshot.queue, snapshot.until), id: i64::MIN };
             snapshot.after.max(mark)
         };
-        let (dues, ids): (Vec<i64>, Vec<i64>) = looks.iter().map(begin).map(|after| (after.due, after.id)).unzip();
-        let (queues, tenants) = (column(&looks, |snapshot| snapshot.queue), column(&looks, |snapshot| snapshot.tenant));
-        let untils = column(&looks, |snapshot| snapshot.until.as_millis());
+        let (dues, ids): (Vec<i64>, Vec<i64>) = scans.iter().map(begin).map(|after| (after.due, after.id)).unzip();
+        let (queues, tenants) = (column(&scans, |snapshot| snapshot.queue), column(&scans, |snapshot| snapshot.tenant));
+        let untils = column(&scans, |snapshot| snapshot.until.as_millis());
         let agents: Option<Vec<&[u8]>> =
             agents.map(|agents| agents.iter().map(|agent| agent.as_str().as_bytes()).collect());
         self.write_out()?;
@@ -312,11 +312,11 @@ impl PgRows<'_> {
             Ok(())
         })?;
         self.look_up_bytes(&mut candidates)?;
-        let mut found: Map<(i64, i64), Vec<Candidate>> = Map::default();
+        let mut found: Map<(i64, i64), Vec<DueRun>> = Map::default();
         for candidate in candidates {
             found.entry((candidate.row.queue, candidate.row.tenant)).or_default().push(candidate);
         }
-        for at in looks {
+        for at in scans {
             let found = self.one_at_a_time(at.tenant, found.remove(&at.place()).unwrap_or_default())?;
             let end = ends.get(&at.place()).copied().unwrap_or_default();
             let is_full = end.found >= most;
@@ -327,8 +327,8 @@ impl PgRows<'_> {
     }
 
     /// How long payloads are whose runs do not say it.
-    fn look_up_bytes(&mut self, candidates: &mut [Candidate]) -> Result<()> {
-        let mut unsaid: Vec<&mut Candidate> =
+    fn look_up_bytes(&mut self, candidates: &mut [DueRun]) -> Result<()> {
+        let mut unsaid: Vec<&mut DueRun> =
             candidates.iter_mut().filter(|candidate| candidate.row.payload_bytes.is_none()).collect();
         if unsaid.is_empty() {
             return Ok(());
@@ -348,7 +348,7 @@ impl PgRows<'_> {
     }
 
     /// Of runs with an order key only those whose key nobody else is dealing out right now, or has just dealt out.
-    fn one_at_a_time(&mut self, tenant: i64, mut candidates: Vec<Candidate>) -> Result<Vec<Candidate>> {
+    fn one_at_a_time(&mut self, tenant: i64, mut candidates: Vec<DueRun>) -> Result<Vec<DueRun>> {
         let mut keys: Vec<String> = candidates.iter().filter_map(|candidate| candidate.order_key.clone()).collect();
         if keys.is_empty() {
             return Ok(candidates);
@@ -377,20 +377,20 @@ impl WaitingRows for PgRows<'_> {
         Ok(next.map(|(tenant, due)| (*tenant, Timestamp::from_millis(*due))))
     }
 
-    fn prefetch_due(&mut self, hint: DueHint<'_>) -> Result<()> {
-        let filter = Filter::of(hint.agents);
-        let looks = hint.looks.iter().copied().filter(|snapshot| !self.has_looked(snapshot, filter));
-        let nothing = |snapshot: &DueLook| {
+    fn prefetch_due(&mut self, hint: DuePrefetch<'_>) -> Result<()> {
+        let filter = AgentFilter::of(hint.agents);
+        let scans = hint.scans.iter().copied().filter(|snapshot| !self.has_looked(snapshot, filter));
+        let nothing = |snapshot: &DueScan| {
             self.claim.tenants.as_ref().is_some_and(|t| t.has_nothing(snapshot.place(), snapshot.until))
         };
-        let (without, looks): (Vec<_>, Vec<_>) = looks.partition(nothing);
+        let (without, scans): (Vec<_>, Vec<_>) = scans.partition(nothing);
         self.claim
             .due
             .extend(without.into_iter().map(|snapshot| (snapshot.place(), Looked::nothing(snapshot, filter))));
-        if looks.is_empty() { Ok(()) } else { self.load_due(&DueHint { looks: &looks, ..hint }) }
+        if scans.is_empty() { Ok(()) } else { self.load_due(&DuePrefetch { scans: &scans, ..hint }) }
     }
 
-    fn leased_by(&mut self, request: &str) -> Result<ReadRuns<Candidate>> {
+    fn leased_by(&mut self, request: &str) -> Result<ReadRuns<DueRun>> {
         // The same call at another replica is waited for: its leases are the answer.
         self.ask("SELECT pg_advisory_xact_lock(hashtextextended($1, 26))", &[&request])?;
         let found = self.ask_after(&LEASED_BY, &[&request])?;
@@ -406,10 +406,10 @@ impl WaitingRows for PgRows<'_> {
         self.runs_where(&UNLEASABLE, &[&queue, &limit(most)])
     }
 
-    fn due_runs(&mut self, call: DueCall<'_>) -> Result<DueRuns> {
-        let (place, filter) = (call.at.place(), Filter::of(call.agents));
-        let DueCall { agents, most, window, .. } = call;
-        let hint = DueHint { looks: &[call.at], agents, most, window };
+    fn due_runs(&mut self, call: DueQuery<'_>) -> Result<DuePage> {
+        let (place, filter) = (call.at.place(), AgentFilter::of(call.agents));
+        let DueQuery { agents, most, window, .. } = call;
+        let hint = DuePrefetch { scans: &[call.at], agents, most, window };
         if !self.has_looked(&call.at, filter) {
             self.load_due(&hint)?;
         }
@@ -420,7 +420,7 @@ impl WaitingRows for PgRows<'_> {
             (left, end, _) = self.still_due(call);
         }
         let corrupt = self.claim.corrupt.remove(&place).unwrap_or_default();
-        Ok(DueRuns { runs: ReadRuns { rows: left, corrupt }, end })
+        Ok(DuePage { runs: ReadRuns { rows: left, corrupt }, end })
     }
 
     fn next_waiting(&mut self, at: (i64, i64)) -> Result<Option<((i64, i64), Timestamp)>> {
@@ -524,19 +524,19 @@ impl WaitingRows for PgRows<'_> {
 
 impl PgRows<'_> {
     /// Whether the due runs of a look were read in this batch, for the same agents.
-    fn has_looked(&self, snapshot: &DueLook, filter: Filter) -> bool {
+    fn has_looked(&self, snapshot: &DueScan, filter: AgentFilter) -> bool {
         self.claim.due.get(&snapshot.place()).is_some_and(|looked| looked.covers(snapshot, filter))
     }
 
     /// What was read and nobody has been given since; of an order key that this batch has dealt, nothing. With where the
     /// look ended, and whether it found all that it was asked for.
-    fn still_due(&self, call: DueCall<'_>) -> (Vec<Candidate>, Option<DuePlace>, bool) {
-        let DueLook { tenant, after, until, .. } = call.at;
+    fn still_due(&self, call: DueQuery<'_>) -> (Vec<DueRun>, Option<DuePosition>, bool) {
+        let DueScan { tenant, after, until, .. } = call.at;
         let Some(looked) = self.claim.due.get(&call.at.place()) else { return (Vec::new(), None, false) };
         let ordered = looked.found.iter().any(|candidate| candidate.order_key.is_some());
         let dealt = if ordered { self.keys_dealt(tenant) } else { HashSet::new() };
-        let still = |candidate: &&Candidate| {
-            let known = self.unit.runs.get(&candidate.row.id).and_then(|kept| DuePlace::of(&kept.row));
+        let still = |candidate: &&DueRun| {
+            let known = self.unit.runs.get(&candidate.row.id).and_then(|kept| DuePosition::of(&kept.row));
             let due = known.is_some_and(|place| place > after && place.due <= until.as_millis());
             due && candidate.order_key.as_deref().is_none_or(|key| !dealt.contains(key))
         };
@@ -560,7 +560,7 @@ mod tests {
     use super::*;
     use crate::postgres::store::{LINES, Options, PgStore};
     use redrive_engine::clock::SeededDice;
-    use redrive_engine::lease::claim::{Rest, lease};
+    use redrive_engine::lease::claim::{ClaimProgress, claim_runs};
     use redrive_engine::model::{LeaseCall, TenantScope};
     use redrive_engine::ports::backend::Route;
     use redrive_engine::store::Store as _;
@@ -594,12 +594,12 @@ mod tests {
             by: None,
             request_id: None,
         });
-        let (mut commands, mut rest, mut granted) = (0, Some(Rest::all(&call)), Vec::new());
+        let (mut commands, mut rest, mut granted) = (0, Some(ClaimProgress::new(&call)), Vec::new());
         while let Some(before) = rest {
             let call = call.clone();
-            let command = move |batch: &mut redrive_engine::tx::Tx<'_>| lease(batch, &call, &before);
+            let command = move |batch: &mut redrive_engine::tx::Tx<'_>| claim_runs(batch, &call, &before);
             let dealt = store.committer.commit(Route::claims(&TenantScope::All), command).await.unwrap();
-            (commands, rest) = (commands + 1, dealt.rest);
+            (commands, rest) = (commands + 1, dealt.next);
             granted.extend(dealt.granted.into_iter().map(|granted| granted.run_id.to_string()));
         }
         assert_eq!(granted, [format!("r{}", runs + 1)]);

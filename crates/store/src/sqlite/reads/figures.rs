@@ -17,8 +17,8 @@ use crate::sqlite::reads::list::PAGE_MAX;
 use crate::sqlite::reads::lookup::{Whose, tenant_number, whose};
 use crate::sqlite::rows::pattern_clock::GROUP_SEEN_LAG_MS;
 use redrive_engine::error::{Error, PortResult as Result};
+use redrive_engine::model::StateCounts;
 use redrive_engine::model::TenantScope;
-use redrive_engine::model::standing::Standing;
 
 const TENANTS: &str = "tenants";
 
@@ -92,7 +92,7 @@ pub(crate) fn health(conn: &Connection, scope: &TenantScope, now: Timestamp) -> 
     Ok(figures::health(&counts, queues, without_workers, set_aside, now))
 }
 
-pub(crate) fn how_it_stands(conn: &Connection, scope: &TenantScope) -> Result<Standing> {
+pub(crate) fn how_it_stands(conn: &Connection, scope: &TenantScope) -> Result<StateCounts> {
     Ok(figures::how_it_stands(&counts(conn, whose(conn, scope)?)?))
 }
 

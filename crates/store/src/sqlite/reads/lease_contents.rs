@@ -7,18 +7,18 @@ use crate::sqlite::connection::classify;
 use crate::sqlite::reads::payloads::{last_error, last_output, payload_of};
 use crate::sqlite::reads::sent;
 use crate::sqlite::rows::ledger::entries_of;
-use redrive_engine::attempt::start::Begun;
+use redrive_engine::attempt::start::CommittedStart;
 use redrive_engine::error::PortResult as Result;
-use redrive_engine::lease::claim::Granted;
 use redrive_engine::lease::contents::{RunContents, handed_out, wants_last_error, with_last_error};
+use redrive_engine::lease::grant::GrantedLease;
 use redrive_engine::ledger::steps::{changed, views};
 use redrive_engine::model::Started;
 
-pub(crate) fn complete_leases(conn: &Connection, granted: Vec<Granted>) -> Result<Vec<LeasedRun>> {
+pub(crate) fn complete_leases(conn: &Connection, granted: Vec<GrantedLease>) -> Result<Vec<LeasedRun>> {
     Ok(handed_out(granted.into_iter().map(|granted| (granted.row, complete_lease(conn, granted).map_err(classify))))?)
 }
 
-fn complete_lease(conn: &Connection, granted: Granted) -> Result<LeasedRun> {
+fn complete_lease(conn: &Connection, granted: GrantedLease) -> Result<LeasedRun> {
     let payload = payload_of(conn, granted.row, granted.revision)?;
     let entries = entries_of(conn, granted.row)?;
     let last_error = error_for(conn, granted.row, &granted.changes)?;
@@ -31,7 +31,7 @@ fn error_for(conn: &Connection, run: i64, changes: &[HandedChange]) -> Result<Op
 }
 
 /// Adds to the start of a known run, or of one whose payload has to be changed, what was recorded of it.
-pub(crate) fn complete_start(conn: &Connection, begun: Begun) -> Result<Started> {
+pub(crate) fn complete_start(conn: &Connection, begun: CommittedStart) -> Result<Started> {
     let run = begun.run;
     let epoch = begun.answer.lease.as_ref().map(|_| begun.epoch);
     let (payload_differs, closed) = (begun.payload_differs, begun.closed);

@@ -25,9 +25,9 @@ use crate::sqlite::rows::operations::samples_of;
 use redrive_engine::error::{BoxError, Error, PortResult as Result};
 use redrive_engine::model::operations::{NewOperation, Over};
 use redrive_engine::model::{RunFilter, RunRef, TenantScope};
-use redrive_engine::operations::freeze::{Found, LOOKS_MAX, PIECE_RUNS};
+use redrive_engine::operations::freeze::{FreezeSlice, LOOKS_MAX, PIECE_RUNS};
 use redrive_engine::operations::guard::UNREADABLE;
-use redrive_engine::operations::moves::{Item, Turn, room};
+use redrive_engine::operations::moves::{Item, MoveSlice, room};
 use redrive_engine::operations::patch::{Made, PIECE_MAX_BYTES, Patched, SAMPLES_MAX, patch_of, patched};
 use redrive_engine::operations::row::OperationRow;
 use redrive_engine::operations::settle::{CHANGED_LOOKS_MAX, CanaryLook, Outcomes, Settled};
@@ -35,7 +35,7 @@ use redrive_engine::ports::rows::Stood;
 use redrive_engine::runs::document::{position, word};
 
 /// Looks for the next piece.
-pub(crate) fn find_piece(conn: &Connection, row: &OperationRow, spec: &NewOperation) -> Result<Found> {
+pub(crate) fn find_piece(conn: &Connection, row: &OperationRow, spec: &NewOperation) -> Result<FreezeSlice> {
     let mut found = match &spec.over {
         Over::Filter(filter) => by_filter(conn, row, filter)?,
         Over::Runs(runs) => by_name(conn, row, runs)?,
@@ -58,9 +58,9 @@ pub(crate) fn find_piece(conn: &Connection, row: &OperationRow, spec: &NewOperat
     Ok(found)
 }
 
-fn by_filter(conn: &Connection, row: &OperationRow, filter: &RunFilter) -> Result<Found> {
+fn by_filter(conn: &Connection, row: &OperationRow, filter: &RunFilter) -> Result<FreezeSlice> {
     let from = row.prepared_to;
-    let mut found = Found { from, to: from, runs: Vec::new(), missing: 0, samples: Vec::new(), whole: true };
+    let mut found = FreezeSlice { from, to: from, runs: Vec::new(), missing: 0, samples: Vec::new(), whole: true };
     let Some(mut wanted) = wanted(conn, &TenantScope::All, filter, Sort::Received, row.created_at)? else {
         return Ok(found);
     };
@@ -82,12 +82,12 @@ fn by_filter(conn: &Connection, row: &OperationRow, filter: &RunFilter) -> Resul
     Ok(found)
 }
 
-fn by_name(conn: &Connection, row: &OperationRow, runs: &[RunRef]) -> Result<Found> {
+fn by_name(conn: &Connection, row: &OperationRow, runs: &[RunRef]) -> Result<FreezeSlice> {
     let from = usize::try_from(row.prepared_to).unwrap_or(usize::MAX);
     let piece = runs.get(from..).unwrap_or_default();
     let piece = piece.get(..PIECE_RUNS).unwrap_or(piece);
     let to = from + piece.len();
-    let mut found = Found {
+    let mut found = FreezeSlice {
         from: row.prepared_to,
         to: i64::try_from(to).unwrap_or(i64::MAX),
         runs: Vec::with_capacity(piece.len()),
@@ -106,9 +106,14 @@ fn by_name(conn: &Connection, row: &OperationRow, runs: &[RunRef]) -> Result<Fou
 }
 
 /// The items whose turn it is.
-pub(crate) fn find_turn(conn: &Connection, row: &OperationRow, spec: &NewOperation, now: Timestamp) -> Result<Turn> {
+pub(crate) fn find_turn(
+    conn: &Connection,
+    row: &OperationRow,
+    spec: &NewOperation,
+    now: Timestamp,
+) -> Result<MoveSlice> {
     let room = room(row, spec, now);
-    let mut turn = Turn { from: row.moved_to, items: Vec::new(), last: false };
+    let mut turn = MoveSlice { from: row.moved_to, items: Vec::new(), last: false };
     if room == 0 {
         return Ok(turn);
     }

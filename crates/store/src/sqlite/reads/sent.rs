@@ -7,7 +7,7 @@ use crate::sqlite::reads::columns::{json, packed, packed_json, text, whole};
 use crate::sqlite::reads::lookup::run_number;
 use crate::sqlite::reads::payloads::{payload_of, raw_json};
 use redrive_engine::error::{Error, PortResult as Result};
-use redrive_engine::model::{AttemptOrigin, DETAIL_PAGE_MAX, RunRef, Sent};
+use redrive_engine::model::{AttemptOrigin, DETAIL_PAGE_MAX, RunRef, SentPayload};
 use redrive_engine::runs::document::RunDocument;
 
 /// A payload in place of the revision's, with its changes.
@@ -31,12 +31,12 @@ pub(crate) fn changed_attempts(conn: &Connection, run: i64, from: u32) -> Result
 }
 
 /// What an attempt got, and what that was made of.
-pub(crate) fn sent(conn: &Connection, at: &RunRef, attempt: u32) -> Result<Sent> {
+pub(crate) fn sent(conn: &Connection, at: &RunRef, attempt: u32) -> Result<SentPayload> {
     let run = run_number(conn, at)?;
     let revision = revision_of(conn, run, attempt)?.ok_or(Error::NotFound("attempt"))?;
     let (changes, sent) = kept(conn, run, attempt, None)?.map_or((Vec::new(), None), |(c, body)| (c, Some(body)));
     let (original, original_base64) = payload_of(conn, run, revision)?.into_wire()?;
-    Ok(Sent { attempt, revision, changes, sent, original, original_base64 })
+    Ok(SentPayload { attempt, revision, changes, sent, original, original_base64 })
 }
 
 /// The revision that an attempt ran: as it was kept, or for the one under way as the run stands.

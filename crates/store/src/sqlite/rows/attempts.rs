@@ -9,7 +9,7 @@ use rusqlite::{OptionalExtension, Params, params};
 use crate::sqlite::rows::SqliteRows;
 use redrive_engine::codec::encode;
 use redrive_engine::error::PortResult as Result;
-use redrive_engine::model::{Digest, NewSent, PayloadKind};
+use redrive_engine::model::{Digest, NewSentPayload, PayloadKind};
 use redrive_engine::ports::rows::{AttemptRows, NewAttempt, NewMove, NewRevision};
 use redrive_engine::runs::attempts::StoredAttempt;
 use redrive_engine::runs::document::position;
@@ -108,7 +108,7 @@ impl AttemptRows for SqliteRows<'_> {
         Ok(())
     }
 
-    fn put_sent(&mut self, run: i64, attempt: u32, epoch: u64, sent: &NewSent) -> Result<()> {
+    fn put_sent(&mut self, run: i64, attempt: u32, epoch: u64, sent: &NewSentPayload) -> Result<()> {
         // A released attempt's number is given out again: the newer lease's payload is what it got.
         let mut put = self.conn.prepare_cached(
             "INSERT INTO sent (run, attempt, epoch, changes, body) VALUES (?1, ?2, ?3, ?4, ?5)

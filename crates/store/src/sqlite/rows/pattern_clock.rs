@@ -6,8 +6,8 @@ use rusqlite::{Connection, params};
 
 pub(crate) use crate::shared::patterns::{GROUP_SEEN_LAG_MS, PATTERN_HOURS_KEPT_MS};
 
+use redrive_engine::Map;
 use redrive_engine::error::PortResult as Result;
-use redrive_engine::map::Map;
 
 /// Beyond this the memory starts anew.
 const REMEMBERED_MAX: usize = 10_000;

@@ -11,9 +11,9 @@ use rusqlite::{OptionalExtension, Params, Row, params};
 use crate::sqlite::reads::columns::{label_or_none, parsed_or_none};
 use crate::sqlite::rows::SqliteRows;
 use redrive_engine::error::PortResult as Result;
-use redrive_engine::lease::walks::DuePlace;
+use redrive_engine::lease::scan::DuePosition;
 use redrive_engine::model::PayloadKind;
-use redrive_engine::ports::rows::{Candidate, DueCall, DueHint, DueLook, DueRuns, ReadRuns, WaitingRows};
+use redrive_engine::ports::rows::{DuePage, DuePrefetch, DueQuery, DueRun, DueScan, ReadRuns, WaitingRows};
 use redrive_engine::runs::document::position;
 use redrive_engine::runs::run_row::RunRow;
 
@@ -63,9 +63,9 @@ static LEASED_BY: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-fn candidate(row: &Row<'_>) -> Result<Candidate> {
+fn candidate(row: &Row<'_>) -> Result<DueRun> {
     read_run(row, |row| {
-        Ok(Candidate {
+        Ok(DueRun {
             order_key: row.get(RUN_COLUMN_COUNT)?,
             agent: label_or_none(row, RUN_COLUMN_COUNT + 1)?,
             idempotency_key: parsed_or_none(row, RUN_COLUMN_COUNT + 2, "idempotency key")?,
@@ -111,11 +111,11 @@ impl WaitingRows for SqliteRows<'_> {
     }
 
     /// Reading one by one costs nothing here.
-    fn prefetch_due(&mut self, _: DueHint<'_>) -> Result<()> {
+    fn prefetch_due(&mut self, _: DuePrefetch<'_>) -> Result<()> {
         Ok(())
     }
 
-    fn leased_by(&mut self, request: &str) -> Result<ReadRuns<Candidate>> {
+    fn leased_by(&mut self, request: &str) -> Result<ReadRuns<DueRun>> {
         let mut find = self.conn.prepare_cached(&LEASED_BY)?;
         Ok(ReadRuns::collect(find.query_and_then([request], candidate)?)?)
     }
@@ -133,13 +133,13 @@ impl WaitingRows for SqliteRows<'_> {
         self.runs_where(condition, params![queue, most])
     }
 
-    fn due_runs(&mut self, call: DueCall<'_>) -> Result<DueRuns> {
+    fn due_runs(&mut self, call: DueQuery<'_>) -> Result<DuePage> {
         let agents = call.agents.map(|agents| {
             let names: Vec<&str> = agents.iter().map(Label::as_str).collect();
             serde_json::Value::from(names).to_string()
         });
-        let DueLook { queue, tenant, after, until } = call.at;
-        let (held, is_front) = (&mut self.held, after == DuePlace::FRONT);
+        let DueScan { queue, tenant, after, until } = call.at;
+        let (held, is_front) = (&mut self.held, after == DuePosition::FRONT);
         let find = if is_front {
             held.due_at_front.of(self.conn, &DUE_AT_FRONT)?
         } else {
@@ -156,12 +156,12 @@ impl WaitingRows for SqliteRows<'_> {
                 held.end_after.of(self.conn, &END_AFTER)?
             };
             let values = params![queue, tenant, until, after.due, after.id, call.window];
-            end = find.query_row(values, |row| Ok(DuePlace { due: row.get(0)?, id: row.get(1)? })).optional()?;
+            end = find.query_row(values, |row| Ok(DuePosition { due: row.get(0)?, id: row.get(1)? })).optional()?;
         }
         for candidate in &mut runs.rows {
             candidate.bytes = self.payload_bytes(&candidate.row)?;
         }
-        Ok(DueRuns { runs, end })
+        Ok(DuePage { runs, end })
     }
 
     fn next_waiting(&mut self, at: (i64, i64)) -> Result<Option<((i64, i64), Timestamp)>> {
@@ -264,10 +264,10 @@ mod tests {
     use crate::sqlite::rows::Memory;
     use crate::sqlite::tests::fixture::{Fixture, Seed, now};
     use redrive_engine::clock::SeededDice;
-    use redrive_engine::lease::claim::{Rest, lease};
+    use redrive_engine::counters::CounterDeltas;
+    use redrive_engine::lease::claim::{ClaimProgress, claim_runs};
     use redrive_engine::model::{LeaseCall, TenantScope};
     use redrive_engine::ports::backend::Unpaced;
-    use redrive_engine::tally::Tally;
     use redrive_engine::tx::{Tx, TxCache};
 
     /// What is said stands, and rows from before it was said are looked up.
@@ -279,8 +279,8 @@ mod tests {
             fixture.payload(run, 1, PayloadKind::Json, &[b'x'; 600]);
         }
         let mut memory = Memory::default();
-        let at = DueLook { queue: 1, tenant: 1, after: DuePlace::FRONT, until: now() };
-        let call = DueCall { at, agents: None, most: 10, window: 10 };
+        let at = DueScan { queue: 1, tenant: 1, after: DuePosition::FRONT, until: now() };
+        let call = DueQuery { at, agents: None, most: 10, window: 10 };
         let found = SqliteRows::new(&fixture.conn, &mut memory).due_runs(call).unwrap().runs;
         let mut bytes: Vec<(i64, usize)> = found.rows.iter().map(|run| (run.row.id, run.bytes)).collect();
         bytes.sort_unstable();
@@ -303,7 +303,7 @@ mod tests {
             dice: &dice,
             policies: &policies,
             known: &mut known,
-            tally: Tally::default(),
+            counters: CounterDeltas::default(),
             pace: &Unpaced,
             wake: false,
         };
@@ -319,7 +319,7 @@ mod tests {
             by: None,
             request_id: None,
         };
-        let granted = lease(&mut batch, &call, &Rest::all(&call)).unwrap().granted.len();
+        let granted = claim_runs(&mut batch, &call, &ClaimProgress::new(&call)).unwrap().granted.len();
         drop(rows);
         let statements = [NEXT_TENANT, NEXT_WAITING, DUE_AT_FRONT.as_str()];
         let runs = statements.map(|sql| fixture.conn.prepare_cached(sql).unwrap().get_status(StatementStatus::Run));
