@@ -1,5 +1,5 @@
-//! What Redrive does, use case by use case: ingest, leases, attempts, the ledger, triage, operations, breakers, patterns
-//! and the background services. It decides by asking `redrive_core` and owns the ports that a store implements.
+//! The use cases of Redrive: ingest, leases, attempts, the ledger, triage, operations, breakers and patterns, and the
+//! background services. Decisions come from `redrive_core`; [`ports`] are the traits that a store implements.
 
 pub mod attempt;
 pub mod breakers;
@@ -26,11 +26,11 @@ pub mod tasks;
 pub mod triage;
 pub mod tx;
 
+pub use breakers::BreakerAct;
 pub use clock::{Clock, Dice, ManualClock, SeededDice, SteadyClock, SystemClock, SystemDice};
 pub use codec::{CodecError, decode, encode};
 pub use error::{Error, Reported, Result};
 pub use fair_semaphore::{FairPermit, FairSemaphore, lower_thread_priority};
-pub use model::breakers::BreakerAct;
 pub use model::operations::*;
 pub use model::patterns::*;
 pub use model::triage::*;

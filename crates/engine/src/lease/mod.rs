@@ -1,4 +1,4 @@
-//! Handing due runs to workers: claims, tenant limits, and what a leased run carries.
+//! Leasing due runs to workers: claims, tenant limits, and the contents of a leased run.
 
 pub mod claim;
 pub mod contents;

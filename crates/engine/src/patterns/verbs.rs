@@ -1,5 +1,5 @@
-//! What a person does about a pattern, and the record of it. Acting on a fingerprint over all tenants is the same act
-//! on each tenant's pattern of it, in one commit.
+//! Actions on patterns, with their history. In the scope of all tenants a fingerprint names every tenant's pattern of it;
+//! one commit changes them all.
 
 use redrive_core::ids::RunId;
 use redrive_core::time::Timestamp;
@@ -17,20 +17,20 @@ use crate::runs::attempts::json;
 use crate::runs::document::position;
 use crate::tx::Tx;
 
-/// A pattern as an act finds it.
+/// A row of patterns as actions need it.
 #[derive(Debug, Clone)]
 pub struct PatternRow {
     pub id: i64,
     pub tenant: i64,
     pub public_id: String,
     pub key: FingerprintKey,
-    /// The head's number and id, where it is a part.
+    /// Number and id of the head, if it was merged.
     pub merged: Option<(i64, String)>,
-    /// Its state, until when it is muted, and what it was before.
+    /// State, end of the mute, and state before the mute.
     pub state: (i64, Option<i64>, Option<i64>),
 }
 
-/// Answers with the name of what to show.
+/// Returns the id of the pattern to show.
 pub fn triage_pattern(tx: &mut Tx<'_>, act: &PatternAct) -> Result<String> {
     tx.known.patterns.forget();
     let found = patterns_named(tx, &act.scope, &act.id)?;
@@ -50,7 +50,7 @@ pub fn triage_pattern(tx: &mut Tx<'_>, act: &PatternAct) -> Result<String> {
     }
 }
 
-/// What is part of another is acted on there; among many tenants' it is left out.
+/// The patterns that are not merged into another. An action on a merged one alone is refused.
 fn heads(found: Vec<PatternRow>) -> Result<Vec<PatternRow>> {
     let first = found.first().cloned();
     let heads: Vec<PatternRow> = found.into_iter().filter(|pattern| pattern.merged.is_none()).collect();
@@ -88,7 +88,7 @@ fn in_words(versions: &Versions) -> String {
     format!("in {}", words.join(", "))
 }
 
-/// Each into the pattern of its own tenant; a tenant that has no such pattern keeps what it has.
+/// Merges each into a pattern of the same tenant; skips tenants without that pattern.
 fn merge_all(tx: &mut Tx<'_>, act: &PatternAct, found: Vec<PatternRow>, into: &str) -> Result<String> {
     let mut shown = None;
     for pattern in heads(found)? {
@@ -122,7 +122,7 @@ fn unmerge_all(tx: &mut Tx<'_>, act: &PatternAct, found: Vec<PatternRow>, only: 
     if any { Ok(act.id.clone()) } else { Err(Error::MergeRefused("there is nothing to take apart")) }
 }
 
-/// One tenant's, or for all tenants those of a fingerprint; a pattern's id names one in either case.
+/// The patterns with this id or fingerprint in the scope.
 fn patterns_named(tx: &mut Tx<'_>, scope: &TenantScope, id: &str) -> Result<Vec<PatternRow>> {
     let missing = || Error::NotFound("pattern");
     let tenant = match scope {
@@ -140,7 +140,7 @@ fn patterns_named(tx: &mut Tx<'_>, scope: &TenantScope, id: &str) -> Result<Vec<
 }
 
 fn pattern_of_tenant(tx: &mut Tx<'_>, tenant: i64, id: &str) -> Result<Option<PatternRow>> {
-    // We named it ourselves: what is no id names nothing, and PostgreSQL takes no NUL in a text.
+    // Pattern ids have the syntax of ids. PostgreSQL rejects a NUL in text.
     if id.parse::<RunId>().is_err() {
         return Ok(None);
     }
@@ -151,7 +151,7 @@ fn pattern_of_tenant(tx: &mut Tx<'_>, tenant: i64, id: &str) -> Result<Option<Pa
     Ok(tx.rows.pattern_by_alias(tenant, key)?)
 }
 
-/// The pattern itself where it is a part, otherwise its parts; with a fingerprint only the one of it.
+/// A merged pattern itself, otherwise its parts; with `only`, just the part with that fingerprint or id.
 fn parts_to_take_out(
     tx: &mut Tx<'_>,
     pattern: &PatternRow,
@@ -165,7 +165,7 @@ fn parts_to_take_out(
     Ok(parts.into_iter().filter(wanted).map(|part| (part, pattern.id, pattern.public_id.clone())).collect())
 }
 
-/// A version that is named counts as seen: what comes after it is newer, whether or not it was ever met.
+/// Records the named versions as seen, so that later ones count as newer.
 fn resolve_pattern(tx: &mut Tx<'_>, pattern: &PatternRow, in_version: &Versions) -> Result<()> {
     versions::see_versions(tx, pattern.tenant, in_version)?;
     let versions = (!in_version.is_empty()).then(|| json(in_version)).transpose()?;
@@ -176,7 +176,7 @@ fn resolve_pattern(tx: &mut Tx<'_>, pattern: &PatternRow, in_version: &Versions)
 fn mute_pattern(tx: &mut Tx<'_>, pattern: &PatternRow, until: Option<Timestamp>) -> Result<()> {
     let (state, muted_until, before) = pattern.state;
     let now = state_now(state, muted_until, before, tx.now)?;
-    // Muted once more: what was before the first time comes back.
+    // A second mute keeps the state from before the first.
     let before = if now == PatternState::Muted { before } else { Some(position(PatternState::ALL, &now)) };
     Ok(tx.rows.change_pattern(pattern.id, &PatternChange::Muted { until, before })?)
 }

@@ -26,6 +26,7 @@ use crate::names::tenant_names::NameKind;
 use crate::operations::row::OperationRow;
 use crate::patterns::sightings::CachedPattern;
 use crate::patterns::verbs::PatternRow;
+pub use crate::runs::attempts::AttemptRecord;
 use crate::runs::attempts::StoredAttempt;
 use crate::runs::run_row::RunRow;
 
@@ -34,8 +35,8 @@ pub use crate::runs::set_aside::ReadRuns;
 
 pub use crate::lease::scan::{DuePage, DuePrefetch, DueQuery, DueRun, DueScan};
 pub use crate::runs::records::{
-    ChangedColumns, MovedEntry, NewAttempt, NewEntry, NewMove, NewOperationRow, NewRequest, NewRevision, PatternChange,
-    RunAttributes, SettledEntry, Stood, StoredRequest, outcome_column, status_column,
+    ChangedColumns, FrozenState, MovedEntry, NewEntry, NewMove, NewOperationRow, NewRequest, NewRevision,
+    PatternChange, RunAttributes, SettledEntry, StoredRequest, outcome_column, status_column,
 };
 
 /// All of them.
@@ -174,7 +175,7 @@ pub trait AttemptRows {
     /// `AttemptOrigin` of the last one on record, as JSON.
     fn last_origin(&mut self, run: i64) -> Result<Option<String>>;
     /// A late one replaces the silence that was put in its place.
-    fn put_attempt(&mut self, ended: &NewAttempt<'_>, now: Timestamp) -> Result<()>;
+    fn put_attempt(&mut self, ended: &AttemptRecord<'_>, now: Timestamp) -> Result<()>;
     /// The same one again is one.
     fn insert_late_failure(&mut self, run: i64, attempt: u32, epoch: u64, body: &[u8], now: Timestamp) -> Result<()>;
     fn payload_digest(&mut self, run: i64, revision: u32) -> Result<Option<Vec<u8>>>;
@@ -339,7 +340,7 @@ pub trait OperationRows {
         run: i64,
         outcome: ItemOutcome,
         why: Option<&str>,
-        stood: Stood,
+        stood: FrozenState,
     ) -> Result<bool>;
     /// True when the item was at `from`.
     fn move_item(

@@ -1,4 +1,4 @@
-//! Runs as records: the row, its document, its attempts and revisions.
+//! The rows of a run: its state, its document, its attempts and revisions.
 
 pub mod attempts;
 pub mod document;

@@ -169,7 +169,7 @@ impl Backend for PgStore {
             Ok((row, outcomes))
         })?;
         self.followed.keep(id, &outcomes);
-        Ok((row.open && outcomes.tell(&row, &spec, self.shared.time.now())).then_some(outcomes))
+        Ok((row.open && outcomes.needs_commit(&row, &spec, self.shared.time.now())).then_some(outcomes))
     }
 
     async fn tenant_health(&self, tenant: &Tenant, limits: Limits) -> Result<TenantHealth> {

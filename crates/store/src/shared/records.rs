@@ -216,7 +216,7 @@ impl Record for CachedPattern {
             state: number(row, 4)?,
             muted_until: row.number_or_none(5)?,
             before_mute: row.number_or_none(6)?,
-            fix: PromisedFix::kept(row.number_or_none(7)?, owned_or_none(row, 8)?.as_deref())?,
+            fix: PromisedFix::from_columns(row.number_or_none(7)?, owned_or_none(row, 8)?.as_deref())?,
         })
     }
 }

@@ -168,7 +168,7 @@ impl Backend for SqliteStore {
             let row = row_reader::find(conn, id)?;
             let outcomes = operation_find::find_outcomes(conn, &row, &spec, followed.from(id, row.changes_seen))?;
             followed.keep(id, &outcomes);
-            Ok((row.open && outcomes.tell(&row, &spec, now)).then_some(outcomes))
+            Ok((row.open && outcomes.needs_commit(&row, &spec, now)).then_some(outcomes))
         })
         .await
     }

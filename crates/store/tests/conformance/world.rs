@@ -264,7 +264,7 @@ pub fn failed(message: &str) -> FailedAttempt {
     let body = AttemptBody::default();
     FailedAttempt {
         attempt: None,
-        digest: digest(message.as_bytes()),
+        digest: Some(digest(message.as_bytes())),
         failure: Failure::new(classified, false, fingerprint.hash),
         fingerprint,
         model: None,

@@ -116,7 +116,7 @@ impl Writer {
             // Commands are guarded one by one; whatever panics beside them costs their answers, and not the thread.
             if catch_unwind(AssertUnwindSafe(|| self.commit_all(commands))).is_err() {
                 tracing::error!("a writer panicked; it goes on with the next batch");
-                self.known.forget();
+                self.known.clear();
                 self.connection = None;
             }
         }
@@ -197,7 +197,7 @@ impl Writer {
             self.asking = self.asking.saturating_sub(1);
             return Ok(());
         };
-        self.known.forget();
+        self.known.clear();
         let how = noted.unwrap_or(Failure::Command);
         if matches!(how, Failure::NotNew | Failure::Command) {
             self.asking = ASK_AFTER_SURPRISE;
@@ -222,7 +222,7 @@ impl Writer {
                 // It may lead to another database, which took over and has not seen all that the last one had.
                 self.names = Names::default();
                 self.watermarks = DueWatermarks::default();
-                self.known.forget();
+                self.known.clear();
                 self.connection = Some(connection);
                 self.reconnect_in = RECONNECT_FIRST;
                 Ok(())
@@ -242,7 +242,7 @@ impl Writer {
         if old {
             (self.queues_set, self.queues_known_at) = (set, now);
         }
-        self.known.look_anew(old);
+        self.known.expire(old);
     }
 
     fn try_transact(&mut self, commands: &mut [Queued]) -> Result<()> {

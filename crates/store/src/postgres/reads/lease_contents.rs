@@ -17,7 +17,7 @@ use crate::shared::pages::NEWEST_ATTEMPTS;
 use redrive_engine::Map;
 use redrive_engine::attempt::start::CommittedStart;
 use redrive_engine::error::PortResult as Result;
-use redrive_engine::lease::contents::{RunContents, handed_out, wants_last_error, with_last_error};
+use redrive_engine::lease::contents::{RunContents, collect_leased, wants_last_error, with_last_error};
 use redrive_engine::lease::grant::GrantedLease;
 use redrive_engine::ledger::steps::{StepRow, changed, views};
 use redrive_engine::model::{AttemptBody, Started};
@@ -37,9 +37,9 @@ pub(crate) async fn complete_leases(snapshot: &Snapshot<'_>, granted: Vec<Grante
     for granted in granted {
         let (run, last_error) = (granted.row, last_error(snapshot, granted.row, &granted.changes).await);
         let carried = last_error.and_then(|last_error| carriage.of_run(run, last_error)).map_err(classify);
-        leased.push((run, carried.and_then(|carried| granted.carrying(carried))));
+        leased.push((run, carried.and_then(|carried| granted.into_leased(carried))));
     }
-    Ok(handed_out(leased.into_iter())?)
+    Ok(collect_leased(leased.into_iter())?)
 }
 
 /// Payloads and steps, by run.

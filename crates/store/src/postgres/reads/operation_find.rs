@@ -29,7 +29,7 @@ use redrive_engine::operations::guard::UNREADABLE;
 use redrive_engine::operations::moves::{Item, MoveSlice, room};
 use redrive_engine::operations::patch::{Made, PIECE_MAX_BYTES, Patched, SAMPLES_MAX, patch_of, patched};
 use redrive_engine::operations::row::OperationRow;
-use redrive_engine::operations::settle::{CHANGED_LOOKS_MAX, CanaryLook, Outcomes, Settled};
+use redrive_engine::operations::settle::{CHANGED_LOOKS_MAX, CanaryItems, Outcomes, Settled};
 use redrive_engine::runs::document::{position, word};
 
 /// Commits of the log that one look reads.
@@ -262,7 +262,7 @@ fn outcome_of(column: i64) -> Result<Option<Outcome>> {
 }
 
 /// The canary's runs: few enough to look at all of them.
-async fn canary_look(snapshot: &Snapshot<'_>, operation: i64, canary: &Canary) -> Result<CanaryLook> {
+async fn canary_look(snapshot: &Snapshot<'_>, operation: i64, canary: &Canary) -> Result<CanaryItems> {
     let outcomes = [ItemOutcome::Moved, ItemOutcome::Succeeded, ItemOutcome::Failed]
         .map(|outcome| position(ItemOutcome::ALL, &outcome));
     let sql = format!(
@@ -271,7 +271,7 @@ async fn canary_look(snapshot: &Snapshot<'_>, operation: i64, canary: &Canary) -
          ORDER BY item.run LIMIT $3"
     );
     let rows = snapshot.rows(&sql, &[&operation, &outcomes.as_slice(), &i64::from(canary.size)]).await?;
-    let mut found = CanaryLook::default();
+    let mut found = CanaryItems::default();
     for row in &rows {
         let recorded = word(ItemOutcome::ALL, number(row, 1)?, "outcome")?;
         let state = row.number_or_none(3)?.and_then(|state| word(StateName::ALL, state, "state").ok());

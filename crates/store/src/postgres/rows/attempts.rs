@@ -13,7 +13,7 @@ use crate::postgres::rows::PgRows;
 use redrive_engine::codec::encode;
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::model::{NewSentPayload, PayloadKind};
-use redrive_engine::ports::rows::{AttemptRows, NewAttempt, NewMove, NewRevision};
+use redrive_engine::ports::rows::{AttemptRecord, AttemptRows, NewMove, NewRevision};
 use redrive_engine::runs::attempts::StoredAttempt;
 use redrive_engine::runs::document::position;
 
@@ -96,7 +96,7 @@ impl AttemptRows for PgRows<'_> {
         self.ask_one(sql, &[&run])?.map(|row| owned(&row, 0)).transpose()
     }
 
-    fn put_attempt(&mut self, ended: &NewAttempt<'_>, now: Timestamp) -> Result<()> {
+    fn put_attempt(&mut self, ended: &AttemptRecord<'_>, now: Timestamp) -> Result<()> {
         let kept = SheetAttempt {
             kept: StoredAttempt {
                 attempt: ended.attempt,

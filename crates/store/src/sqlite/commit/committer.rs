@@ -179,7 +179,7 @@ impl Desk {
 
     /// Whatever was begun is undone, and what was known of it forgotten.
     fn roll_back(&mut self) {
-        self.known.forget();
+        self.known.clear();
         self.memory = Memory::default();
         if !self.conn.is_autocommit()
             && let Err(error) = self.conn.execute_batch("ROLLBACK")

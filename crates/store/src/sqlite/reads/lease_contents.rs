@@ -9,20 +9,22 @@ use crate::sqlite::reads::sent;
 use crate::sqlite::rows::ledger::entries_of;
 use redrive_engine::attempt::start::CommittedStart;
 use redrive_engine::error::PortResult as Result;
-use redrive_engine::lease::contents::{RunContents, handed_out, wants_last_error, with_last_error};
+use redrive_engine::lease::contents::{RunContents, collect_leased, wants_last_error, with_last_error};
 use redrive_engine::lease::grant::GrantedLease;
 use redrive_engine::ledger::steps::{changed, views};
 use redrive_engine::model::Started;
 
 pub(crate) fn complete_leases(conn: &Connection, granted: Vec<GrantedLease>) -> Result<Vec<LeasedRun>> {
-    Ok(handed_out(granted.into_iter().map(|granted| (granted.row, complete_lease(conn, granted).map_err(classify))))?)
+    Ok(collect_leased(
+        granted.into_iter().map(|granted| (granted.row, complete_lease(conn, granted).map_err(classify))),
+    )?)
 }
 
 fn complete_lease(conn: &Connection, granted: GrantedLease) -> Result<LeasedRun> {
     let payload = payload_of(conn, granted.row, granted.revision)?;
     let entries = entries_of(conn, granted.row)?;
     let last_error = error_for(conn, granted.row, &granted.changes)?;
-    Ok(granted.carrying(RunContents { payload, entries, last_error })?)
+    Ok(granted.into_leased(RunContents { payload, entries, last_error })?)
 }
 
 /// What the last failed attempt said, where a change gives it to the model.

@@ -30,8 +30,8 @@ use redrive_engine::operations::guard::UNREADABLE;
 use redrive_engine::operations::moves::{Item, MoveSlice, room};
 use redrive_engine::operations::patch::{Made, PIECE_MAX_BYTES, Patched, SAMPLES_MAX, patch_of, patched};
 use redrive_engine::operations::row::OperationRow;
-use redrive_engine::operations::settle::{CHANGED_LOOKS_MAX, CanaryLook, Outcomes, Settled};
-use redrive_engine::ports::rows::Stood;
+use redrive_engine::operations::settle::{CHANGED_LOOKS_MAX, CanaryItems, Outcomes, Settled};
+use redrive_engine::ports::rows::FrozenState;
 use redrive_engine::runs::document::{position, word};
 
 /// Looks for the next piece.
@@ -125,7 +125,7 @@ pub(crate) fn find_turn(
     let found = find.query_and_then(params![row.id, row.moved_to, waiting, room], |row| {
         Ok::<_, BoxError>((row.get(0)?, stood(row)?))
     })?;
-    let found: Vec<(i64, Stood)> = found.collect::<Result<_>>()?;
+    let found: Vec<(i64, FrozenState)> = found.collect::<Result<_>>()?;
     turn.last = found.len() < room;
     let (patch, mut bytes) = (patch_of(&spec.bulk), 0);
     for (run, stood) in found {
@@ -143,8 +143,8 @@ pub(crate) fn find_turn(
     Ok(turn)
 }
 
-fn stood(row: &Row<'_>) -> Result<Stood> {
-    Ok(Stood { state: word(StateName::ALL, row.get(1)?, "state")?, attempt: row.get(2)?, decisions: row.get(3)? })
+fn stood(row: &Row<'_>) -> Result<FrozenState> {
+    Ok(FrozenState { state: word(StateName::ALL, row.get(1)?, "state")?, attempt: row.get(2)?, decisions: row.get(3)? })
 }
 
 /// Patches the payload of a run as it is.
@@ -231,7 +231,7 @@ fn first_attempt(conn: &Connection, run: i64, after: i64) -> Result<Option<Outco
 }
 
 /// The canary's runs: few enough to look at all of them.
-fn canary_look(conn: &Connection, operation: i64, canary: &Canary) -> Result<CanaryLook> {
+fn canary_look(conn: &Connection, operation: i64, canary: &Canary) -> Result<CanaryItems> {
     let mut find = conn.prepare_cached(
         "SELECT item.run, item.attempt, item.outcome, runs.state
          FROM operation_items AS item LEFT JOIN runs ON runs.id = item.run
@@ -240,7 +240,7 @@ fn canary_look(conn: &Connection, operation: i64, canary: &Canary) -> Result<Can
     let [moved, succeeded, failed] = [ItemOutcome::Moved, ItemOutcome::Succeeded, ItemOutcome::Failed]
         .map(|outcome| position(ItemOutcome::ALL, &outcome));
     let mut rows = find.query(params![operation, moved, succeeded, failed, canary.size])?;
-    let mut look = CanaryLook::default();
+    let mut look = CanaryItems::default();
     while let Some(row) = rows.next()? {
         let run: i64 = row.get(0)?;
         let recorded = word(ItemOutcome::ALL, row.get(2)?, "outcome")?;
