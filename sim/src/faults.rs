@@ -18,10 +18,10 @@ use redrive_core::wire::{
 use redrive_engine::metrics::StoreMetrics;
 use redrive_engine::ports::backend::Reads;
 use redrive_engine::{
-    Act, BreakerAct, DetailCall, EffectRef, Error, FailedAttempt, ItemsCall, KeyMark, KeyRecord, LeaseCall,
-    NewOperation, NewSent, NewStep, PageCall, PatternAct, PatternsCall, Reconcile, Replay, Report, Reported, Result,
-    RunFilter, RunRef, Sent, Standing, Start, Started, StatsCall, Store, Success, Swept, TenantScope, Triaged,
-    UnderLease,
+    BreakerAct, DetailCall, EffectRef, Error, FailedAttempt, ItemsCall, KeyMark, KeyRecord, LeaseCall, NewFailure,
+    NewOperation, NewSentPayload, NewStep, PageCall, PatternAct, PatternsCall, Reconcile, Replay, Reported, Result,
+    RunFilter, RunRef, SentPayload, Start, Started, StateCounts, StatsCall, Store, Success, Swept, TenantScope,
+    TriageAct, Triaged, UnderLease,
 };
 use tokio::sync::watch;
 
@@ -148,7 +148,7 @@ macro_rules! faulty {
                 self.after(Kind::$kind, said).await
             })*
 
-            async fn report_all(&self, reports: Vec<Report>) -> Vec<Result<Reported>> {
+            async fn report_all(&self, reports: Vec<NewFailure>) -> Vec<Result<Reported>> {
                 let count = reports.len();
                 let store = match self.before(Kind::Writes).await.and_then(|()| self.shelf.get()) {
                     Ok(store) => store,
@@ -176,7 +176,7 @@ macro_rules! faulty {
                 }
             }
 
-            async fn keep_sent(&self, sent: Vec<(UnderLease, NewSent)>) -> Vec<Result<()>> {
+            async fn keep_sent(&self, sent: Vec<(UnderLease, NewSentPayload)>) -> Vec<Result<()>> {
                 let count = sent.len();
                 match self.before(Kind::Writes).await.and_then(|()| self.shelf.get()) {
                     Ok(store) => store.keep_sent(sent).await,
@@ -199,7 +199,7 @@ faulty! {
         Reads runs(scope: &TenantScope, filter: RunFilter, page: PageCall) -> RunsPage;
         Reads run_pages(at: &RunRef, call: DetailCall) -> RunDetail;
         Reads was_worked_on_by(at: &RunRef, key: KeyMark) -> bool;
-        Reads sent(at: &RunRef, attempt: u32) -> Sent;
+        Reads sent(at: &RunRef, attempt: u32) -> SentPayload;
         Reads revision(at: &RunRef, revision: Option<u32>) -> RevisionView;
         Reads duplicates(at: &RunRef) -> DuplicatesAnswer;
         Reads patterns(scope: &TenantScope, call: PatternsCall) -> PatternsPage;
@@ -207,7 +207,7 @@ faulty! {
         Reads operations(limit: u32, cursor: Option<String>) -> OperationsPage;
         Reads tenants(limit: u32, cursor: Option<String>) -> TenantsAnswer;
         Reads health(scope: &TenantScope) -> HealthAnswer;
-        Reads standing(scope: &TenantScope) -> Standing;
+        Reads standing(scope: &TenantScope) -> StateCounts;
         Reads stats(scope: &TenantScope, call: StatsCall) -> StatsAnswer;
         Reads changes(scope: &TenantScope, since: Option<String>) -> ChangesAnswer;
         Reads queues(limit: u32, cursor: Option<String>) -> QueuesAnswer;
@@ -215,7 +215,7 @@ faulty! {
         Knows keys() -> Vec<KeyRecord>;
         Knows key_by_hash(hash: [u8; 32]) -> Option<KeyRecord>;
     }
-    Writes report(report: Report) -> Reported;
+    Writes report(report: NewFailure) -> Reported;
     Writes start(start: Start) -> Started;
     Writes heartbeat(under: UnderLease) -> Timestamp;
     Writes step(under: UnderLease, step: NewStep) -> StepView;
@@ -223,7 +223,7 @@ faulty! {
     Writes fail(under: UnderLease, failed: FailedAttempt) -> FailureAnswer;
     Writes release(under: UnderLease) -> StateAnswer;
     Writes lease(call: LeaseCall) -> Vec<LeasedRun>;
-    Writes triage(act: Act) -> Triaged;
+    Writes triage(act: TriageAct) -> Triaged;
     Reads plan(at: &RunRef, replay: Replay) -> PlanAnswer;
     Writes reconcile(act: Reconcile) -> EffectView;
     Writes triage_pattern(act: PatternAct) -> PatternView;

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use redrive_core::run::StateName;
 use redrive_core::wire::{RunSummary, Sort};
-use redrive_engine::services::Job;
+use redrive_engine::services::ServiceJob;
 use redrive_engine::{PageCall, RunFilter, TenantScope};
 use serde_json::json;
 
@@ -85,7 +85,7 @@ fn engine(world: &World) {
     }
 }
 
-fn rounds(world: &World, service: &Job) {
+fn rounds(world: &World, service: &ServiceJob) {
     for _ in 0..100 {
         let said = alone(service.run_once());
         if let Ok(swept) = said

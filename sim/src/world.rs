@@ -11,7 +11,7 @@ use axum::Router;
 use redrive_core::policy::{BreakerLayer, Limits as TenantLimits, Policies, PolicyLayer, RetryBy, TenantPolicy};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{QueueSettings, Role};
-use redrive_engine::services::{self, Job};
+use redrive_engine::services::{self, ServiceJob};
 use redrive_engine::{SeededDice, Store};
 use redrive_server::auth::new_key;
 use redrive_server::router::router;
@@ -66,7 +66,7 @@ impl Keys {
 pub struct Replica {
     pub name: String,
     pub router: Router,
-    pub services: Vec<Job>,
+    pub services: Vec<ServiceJob>,
 }
 
 /// Something somebody does later, apart from everybody else.
@@ -149,7 +149,7 @@ impl World {
             wakeups,
         });
         let name = format!("replica-{n}");
-        let services: Vec<Job> = [
+        let services: Vec<ServiceJob> = [
             services::STAMP,
             services::RESCUE,
             services::RELEASE,

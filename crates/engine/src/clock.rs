@@ -1,4 +1,4 @@
-//! Time and chance come from outside: the system's in production, a test's or a simulation's own otherwise.
+//! Clock and randomness, injected: the system's in production, controlled ones in tests and simulations.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -7,12 +7,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::ClockJump;
 
-/// What time it is.
+/// A source of time.
 pub trait Clock: Send + Sync + 'static {
-    /// The wall clock, which somebody may set.
+    /// The wall clock, which may be set.
     fn now(&self) -> Timestamp;
 
-    /// A reading that nobody sets. Only differences between two of them mean anything.
+    /// A monotonic clock. Only differences between two readings have a meaning.
     fn elapsed(&self) -> Duration;
 }
 
@@ -24,7 +24,7 @@ impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let now = Timestamp::from_millis(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX));
-        set_off(now)
+        with_test_offset(now)
     }
 
     fn elapsed(&self) -> Duration {
@@ -32,7 +32,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// Of a machine that was suspended, that time has elapsed too.
+/// Includes time in which the machine was suspended.
 #[cfg(target_os = "linux")]
 fn elapsed() -> Duration {
     use rustix::time::{ClockId, clock_gettime};
@@ -49,9 +49,9 @@ fn elapsed() -> Duration {
     STARTED.elapsed()
 }
 
-/// For tests of the whole binary: this file says by how many milliseconds the wall clock is off, from each look on.
+/// For tests of the binary: the file holds an offset of the wall clock in milliseconds.
 #[cfg(debug_assertions)]
-fn set_off(now: Timestamp) -> Timestamp {
+fn with_test_offset(now: Timestamp) -> Timestamp {
     static FILE: LazyLock<Option<std::path::PathBuf>> =
         LazyLock::new(|| std::env::var_os("REDRIVE_CLOCK_OFFSET_FILE").map(Into::into));
     let offset = FILE.as_ref().and_then(|file| std::fs::read_to_string(file).ok());
@@ -60,12 +60,12 @@ fn set_off(now: Timestamp) -> Timestamp {
 }
 
 #[cfg(not(debug_assertions))]
-fn set_off(now: Timestamp) -> Timestamp {
+fn with_test_offset(now: Timestamp) -> Timestamp {
     now
 }
 
-/// Never goes back, and never jumps because somebody set the wall clock by mistake. Time goes on with what has elapsed: a
-/// tenth slower while the wall clock is behind, and as it is while the wall clock is far ahead, until that has lasted for
+/// Never goes back, and does not follow a wall clock that was set by mistake. It advances with the monotonic clock: a tenth
+/// slower while the wall clock is behind, and at normal speed while it is far ahead, until that has lasted for
 /// [`BELIEVED_AFTER`].
 pub struct SteadyClock {
     wall: Arc<dyn Clock>,
@@ -74,10 +74,10 @@ pub struct SteadyClock {
 
 #[derive(Debug, Clone, Copy)]
 struct Steady {
-    /// The last reading, since the epoch: finer than a millisecond, so that many readings within one lose no time.
+    /// The last reading since the epoch, in full resolution so that many readings per millisecond lose no time.
     at: Duration,
     elapsed: Duration,
-    /// The wall clock was set, and how things stand with it.
+    /// Whether the wall clock is off.
     off: Off,
     jump: Option<(ClockJump, Duration)>,
 }
@@ -85,27 +85,27 @@ struct Steady {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Off {
     No,
-    /// It is behind, and that was named.
+    /// Behind, and reported.
     Behind,
-    /// It is ahead by so much, since then.
+    /// Ahead.
     Ahead {
         by: Duration,
         since: Duration,
     },
 }
 
-/// The wall clock is that much behind, or was set that far, and somebody should know.
+/// Smaller offsets are not reported.
 const JUMP_MIN_MS: u64 = 10_000;
 const JUMP_MIN: Duration = Duration::from_millis(JUMP_MIN_MS);
-/// A wall clock that was set forward is followed after so long: until then it may have been a mistake.
+/// How long a wall clock must stay ahead before it is followed.
 const BELIEVED_AFTER: Duration = Duration::from_secs(600);
-/// Two readings so close to each other are of one moment.
+/// Two readings within this time count as one moment.
 const SAME_MOMENT: Duration = Duration::from_secs(1);
-/// How long a jump is told of after the clock is right again.
-const JUMP_TOLD_FOR: Duration = Duration::from_secs(3_600);
+/// How long a jump is reported after the clock is right again.
+const JUMP_REPORTED_FOR: Duration = Duration::from_secs(3_600);
 
 impl SteadyClock {
-    /// `floor`: the newest time that is known to have been.
+    /// `floor`: the newest stored time.
     pub fn new(wall: Arc<dyn Clock>, floor: Option<Timestamp>) -> Self {
         let (now, elapsed) = (wall.now(), wall.elapsed());
         let at = since_epoch(floor.map_or(now, |floor| floor.max(now)));
@@ -115,7 +115,7 @@ impl SteadyClock {
         clock
     }
 
-    /// Both readings of one moment: a server that is frozen between them would see a clock that was set.
+    /// Reads both clocks at one moment. A process frozen between the readings would see a jump.
     fn look(&self) -> (Timestamp, Duration) {
         let mut before = self.wall.elapsed();
         loop {
@@ -131,12 +131,12 @@ impl SteadyClock {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A jump of the wall clock that somebody should know of.
+    /// A jump of the wall clock to report.
     pub fn jump(&self) -> Option<ClockJump> {
         let ahead_ms = self.now().since(self.wall.now());
         let elapsed = self.wall.elapsed();
         let (jump, told) = self.state().jump?;
-        let still = ahead_ms >= JUMP_MIN_MS || elapsed.saturating_sub(told) < JUMP_TOLD_FOR;
+        let still = ahead_ms >= JUMP_MIN_MS || elapsed.saturating_sub(told) < JUMP_REPORTED_FOR;
         still.then_some(ClockJump { ahead_ms, ..jump })
     }
 }
@@ -188,7 +188,7 @@ impl Steady {
         {
             let is_believed = elapsed.saturating_sub(since) >= BELIEVED_AFTER;
             if is_believed {
-                tracing::warn!(by_ms = millis(by), "the time that the system clock was set to is followed");
+                tracing::warn!(by_ms = millis(by), "following the system clock after a jump");
                 self.off = Off::No;
             }
             return is_believed;
@@ -199,7 +199,7 @@ impl Steady {
     }
 
     fn jumped(&mut self, by_ms: i64, elapsed: Duration) {
-        tracing::warn!(by_ms, "the system clock was set");
+        tracing::warn!(by_ms, "system clock jumped");
         self.jump = Some((ClockJump { jumped_at: self.reading(), by_ms, ahead_ms: 0 }, elapsed));
     }
 }
@@ -212,10 +212,10 @@ fn millis(span: Duration) -> i64 {
     i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// A clock that stands still until it is moved.
+/// A clock that tests advance.
 #[derive(Debug)]
 pub struct ManualClock {
-    /// What the wall clock said when nothing had elapsed, as it is set now.
+    /// The wall clock without the elapsed time.
     set_ms: AtomicI64,
     elapsed_ms: AtomicU64,
 }
@@ -229,12 +229,12 @@ impl ManualClock {
         self.elapsed_ms.fetch_add(ms, Ordering::SeqCst);
     }
 
-    /// Time passes until then.
+    /// Advances to `now`.
     pub fn set(&self, now: Timestamp) {
         self.advance_ms(now.since(self.now()));
     }
 
-    /// Somebody sets the wall clock, and no time passes.
+    /// Sets the wall clock; no time passes.
     pub fn jump_ms(&self, ms: i64) {
         self.set_ms.fetch_add(ms, Ordering::SeqCst);
     }
@@ -251,11 +251,11 @@ impl Clock for ManualClock {
     }
 }
 
-/// Chance: jitter, and the bytes of secrets and ids.
+/// Randomness: jitter, and the bytes of secrets and ids.
 pub trait Dice: Send + Sync + 'static {
     fn fill(&self, bytes: &mut [u8]);
 
-    /// Evenly from `0.0..1.0`.
+    /// Uniform in `0.0..1.0`.
     fn jitter(&self) -> f64 {
         let mut bytes = [0; 4];
         self.fill(&mut bytes);
@@ -263,8 +263,8 @@ pub trait Dice: Send + Sync + 'static {
     }
 }
 
-/// The system's randomness. Secrets and ids are drawn from it one by one; jitter, which nobody has to guess wrong, from
-/// a sequence that it seeds once, since a system call a report is felt.
+/// The system's randomness. Secrets and ids use it directly; jitter comes from a generator that it seeds once, which saves
+/// a system call per report.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemDice;
 
@@ -293,7 +293,7 @@ impl Dice for SystemDice {
     }
 }
 
-/// Repeats itself from a seed (SplitMix64). Never for secrets.
+/// A deterministic generator (SplitMix64). Never for secrets.
 #[derive(Debug)]
 pub struct SeededDice(AtomicU64);
 

@@ -1,4 +1,4 @@
-//! What can go wrong in a store. The server turns each into one problem with a stable code.
+//! Errors of the use cases and the store. The server turns each variant into a problem with a stable code.
 
 use redrive_core::lifecycle::Refused;
 use redrive_core::wire::FailureAnswer;
@@ -7,83 +7,83 @@ use crate::codec::CodecError;
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Whatever went wrong inside an adapter, with its source.
+/// An error of an adapter, with its source.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What a port returns: an adapter passes its driver's errors on with `?`, and they become [`Error::Storage`] here.
+/// The result of a port. Driver errors pass with `?` and become [`Error::Storage`].
 pub type PortResult<T, E = BoxError> = std::result::Result<T, E>;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("no such {0}")]
+    #[error("{0} not found")]
     NotFound(&'static str),
     #[error(transparent)]
     Refused(#[from] Refused),
-    /// The run is dead-lettered; with its last verdict, where it has one.
-    #[error("the run is dead-lettered: a person decides what happens next")]
+    /// With the last verdict, if there is one.
+    #[error("the run is dead-lettered")]
     DeadLettered(Box<Option<redrive_core::verdict::Verdict>>),
-    /// `recorded`: the run did not move, but what was said is kept.
-    #[error("the lease is over: another attempt has the run, or none")]
+    /// `recorded`: the run did not move, but the report was stored.
+    #[error("the lease has ended")]
     LeaseLost { recorded: bool },
     #[error("the run was cancelled")]
     Cancelled { recorded: bool },
-    #[error("that attempt was reported before with other content")]
+    #[error("the attempt was reported before with other content")]
     AttemptConflict { attempt: u32 },
     #[error("the run exists with another payload")]
     RunConflict,
-    /// A pattern that is part of another is acted on there.
+    /// Actions go to the pattern that it was merged into.
     #[error("the pattern was merged into {into}")]
     PatternMerged { into: String },
-    /// The plan is not the one that was looked at; this is.
-    #[error("the plan is not the one that was looked at")]
+    /// `hash` is that of the current plan.
+    #[error("the plan has changed")]
     PlanChanged { hash: String },
-    /// A fix was made from a revision that is no longer the current one: read it and make it again.
-    #[error("the payload has another revision by now")]
+    /// The fix was made from an older revision.
+    #[error("the payload has a newer revision")]
     RevisionChanged,
-    #[error("`from_step` names no step on record")]
+    #[error("`from_step` names no recorded step")]
     NoSuchStep,
-    #[error("whoever asked for an approval can't give it")]
+    #[error("an actor cannot approve its own request")]
     OwnRequest,
-    /// An operation can't be steered that way from where it is.
+    /// The operation's state does not allow the command.
     #[error("the operation is {0}")]
     OperationIs(redrive_core::wire::OperationState),
     #[error("{0}")]
     MergeRefused(&'static str),
-    /// Another run is at it, or another call of the same attempt.
-    #[error("the same effect is under way")]
+    /// In another run, or in another call of the same attempt.
+    #[error("the same effect is in progress")]
     EffectInProgress { run_id: String, call_id: Option<String> },
-    #[error("an effect of this key was started and has no known outcome")]
+    #[error("an effect with this key has no known outcome")]
     EffectUnknown,
-    #[error("the effect's outcome is known: it is {status}")]
+    #[error("the effect is already {status}")]
     EffectSettled { status: redrive_core::wire::StepStatus },
-    #[error("this queue's runs are retried by workers: report under a lease")]
+    #[error("runs of this queue are reported under a lease")]
     LeaseNeeded,
-    #[error("the cursor does not parse, or belongs to another filter")]
+    #[error("invalid cursor, or a cursor of another filter")]
     BadCursor,
-    #[error("the tenant has {most} queues of its own already")]
+    #[error("the tenant already has {most} queues of its own")]
     TooManyQueues { most: usize },
-    /// Nothing of the step is on record; an effect that was reported as done is counted as in doubt.
-    #[error("the run has {most} steps and can have no more")]
+    /// The step is not recorded; an effect reported as done counts as in doubt.
+    #[error("the run already has {most} steps")]
     TooManySteps { most: usize },
     #[error("the queue is set by the configuration file")]
     ManagedByConfig,
-    /// The queue of commands is full; nothing was written.
-    #[error("too much at once: try again in a moment")]
+    /// The command queue is full; nothing was written.
+    #[error("the command queue is full")]
     Busy,
-    /// Disk full, database away: nothing was acknowledged.
-    #[error("the store can't write now: {0}")]
+    /// Disk full or database unreachable; nothing was acknowledged.
+    #[error("the store is unavailable: {0}")]
     Unavailable(#[source] BoxError),
     #[error("the store is shutting down")]
     Closing,
     #[error(transparent)]
     Damaged(#[from] CodecError),
-    #[error("the store holds something unexpected: {0}")]
+    #[error("unexpected state of the store: {0}")]
     Unexpected(String),
-    /// A row that no binary of ours would have written. Services set it aside and go on.
-    #[error("row {id} of table {table} can't be read: {why}")]
+    /// A row that cannot be read. Services set it aside and continue.
+    #[error("row {id} of table {table} cannot be read: {why}")]
     Corrupt { table: &'static str, id: i64, why: String },
-    /// The database refused or failed; its own error is the source.
-    #[error("the database failed: {0}")]
+    /// An error of the database.
+    #[error("database error: {0}")]
     Storage(#[source] BoxError),
 }
 
@@ -97,7 +97,7 @@ impl From<BoxError> for Error {
 }
 
 impl Error {
-    /// Whether the store failed, rather than refused: whatever the transaction did is undone.
+    /// Whether the store failed rather than refused the command: the transaction is rolled back.
     pub fn is_of_store(&self) -> bool {
         matches!(
             self,
@@ -105,7 +105,7 @@ impl Error {
         )
     }
 
-    /// Whether the same may work in a moment: the store is busy, away or closing.
+    /// Whether a retry may succeed: the store is busy, unreachable or closing.
     pub fn is_passing(&self) -> bool {
         match self {
             Self::Busy | Self::Unavailable(_) | Self::Closing => true,
@@ -139,10 +139,10 @@ impl Error {
     }
 }
 
-/// An answer to a failure report, and whether it was the first.
+/// The answer to a failure report.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reported {
     pub answer: FailureAnswer,
-    /// False: the same report was here before, and this is its stored answer.
+    /// False for a repeated report, which gets its stored answer.
     pub fresh: bool,
 }

@@ -1,4 +1,4 @@
-//! Policies that handlers have asked for, kept until a queue is set anew: a handler then asks the disk only once.
+//! A cache of resolved policies for handlers, cleared when a queue is set.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,20 +8,20 @@ use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::policy::{Limits, Policies, Policy, PolicyLayer};
 use redrive_core::wire::QueueSettings;
 
-/// Callers choose the names: past so many entries the cache begins anew.
+/// Callers choose the names: beyond this many entries the cache is cleared.
 const ENTRIES_MAX: usize = 4_096;
 
 pub struct PolicyCache {
     policies: Policies,
     cached: Mutex<Cached>,
-    /// Whether any queue checks outputs against a schema. Most stores have none, and then nobody looks. Once true it
-    /// stays so until the next start: a look too many costs a read, a look too few a check.
+    /// Whether any queue has an output schema, which saves a read per success where none has. Once true it stays true
+    /// until the next start: a stale true costs a read, a stale false would skip a check.
     has_output_schemas: AtomicBool,
 }
 
 #[derive(Default)]
 struct Cached {
-    /// Rises when a queue is set, so that what was read before is not cached after it.
+    /// Rises when a queue is set, so that settings read before are not cached after it.
     generation: u64,
     by_name: HashMap<(Tenant, QueueName), Arc<Policy>>,
 }
@@ -54,7 +54,7 @@ impl PolicyCache {
         self.has_output_schemas.load(Ordering::Acquire)
     }
 
-    /// Notes what a queue asks for, whoever has set it.
+    /// Notes whether a queue has an output schema.
     pub fn note_output_schema(&self, settings: &QueueSettings) {
         if has_schema(&settings.policy) {
             self.has_output_schemas.store(true, Ordering::Release);
@@ -73,7 +73,7 @@ impl PolicyCache {
         Generation(self.lock().generation)
     }
 
-    /// Resolves settings that were read at `read_at`. A queue that does not exist is not cached: its first run makes it.
+    /// Resolves settings that were read at `read_at`. A queue that does not exist is not cached: its first run creates it.
     pub fn put(
         &self,
         read_at: Generation,
@@ -94,7 +94,7 @@ impl PolicyCache {
         policy
     }
 
-    pub fn forget(&self) {
+    pub fn clear(&self) {
         let mut cached = self.lock();
         cached.generation += 1;
         cached.by_name.clear();

@@ -1,4 +1,4 @@
-//! What time alone changes: background services, each a row of one table and a loop around one bounded round.
+//! Background services: a table of name, interval and one bounded round, and the loop that runs them.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use crate::model::Swept;
 use crate::store::Store;
 use crate::tasks::{Tasks, guarded};
 
-/// How much one round takes on, so that none holds up the writer for long.
+/// Rows per round, so that no round blocks the writer for long.
 const ROUND_MAX: usize = 500;
 const BACK_OFF_MAX_MS: u64 = 30_000;
 
 type Round = Pin<Box<dyn Future<Output = Result<Swept>> + Send>>;
 
-/// A background service: what it is called, how often it runs, and one bounded round of it.
+/// A background service.
 #[derive(Debug, Clone, Copy)]
 pub struct Service {
     pub name: &'static str,
@@ -33,32 +33,32 @@ impl Service {
         Self { name, every_ms, back_off_max_ms: BACK_OFF_MAX_MS, run }
     }
 
-    /// The service at work for one replica.
-    pub fn on(self, store: Arc<dyn Store>, replica: &str) -> Job {
-        Job { service: self, store, replica: replica.to_owned() }
+    /// Binds the service to a store and a replica.
+    pub fn on(self, store: Arc<dyn Store>, replica: &str) -> ServiceJob {
+        ServiceJob { service: self, store, replica: replica.to_owned() }
     }
 }
 
-/// This replica is here: said every second, so that time without any replica is known as such. A replica that does not say
-/// so counts as absent, and who stamps finds out first that a store is back: it never backs off.
+/// Records a sign of life every second, so that downtime is known. It never backs off: a replica without a stamp counts as
+/// absent.
 pub const STAMP: Service = Service {
     back_off_max_ms: 1_000,
     ..Service::new("stamp", 1_000, |store, replica| {
         Box::pin(async move { store.stamp(&replica).await.map(|()| Swept::default()) })
     })
 };
-/// Folds what commits appended into the figures.
+/// Folds counter deltas into the totals.
 pub const FOLD: Service = Service::new("fold", 1_000, |store, _| Box::pin(async move { store.fold_figures().await }));
-/// Silence is a failure: attempts whose lease, idle time or deadline has passed get their verdict.
+/// Decides on attempts whose lease, idle time or deadline has passed.
 pub const RESCUE: Service =
     Service::new("rescue", 500, |store, _| Box::pin(async move { store.rescue_expired(ROUND_MAX).await }));
-/// Releases what closed breakers held, and one probe where a breaker is half open.
+/// Releases runs held by closed breakers, and one probe for each half-open breaker.
 pub const RELEASE: Service =
     Service::new("release", 500, |store, _| Box::pin(async move { store.release_held(ROUND_MAX).await }));
-/// Dead-letters scheduled runs that nobody began in time.
+/// Dead-letters scheduled runs that no worker began in time.
 pub const UNCLAIMED: Service =
     Service::new("unclaimed", 30_000, |store, _| Box::pin(async move { store.reject_unclaimed(ROUND_MAX).await }));
-/// Dead-letters runs whose approval nobody gave in time.
+/// Dead-letters runs whose review expired.
 pub const REVIEWS: Service =
     Service::new("reviews", 5_000, |store, _| Box::pin(async move { store.expire_reviews(ROUND_MAX).await }));
 /// Continues bulk operations: their sets, their moves, their outcomes.
@@ -76,13 +76,13 @@ pub const ALL: [Service; 10] =
     [STAMP, FOLD, RESCUE, RELEASE, UNCLAIMED, REVIEWS, OPERATIONS, TRIM_CHANGES, TRIM_EVENTS, TRIM_LEDGER];
 
 /// A service bound to a store and a replica.
-pub struct Job {
+pub struct ServiceJob {
     service: Service,
     store: Arc<dyn Store>,
     replica: String,
 }
 
-impl Job {
+impl ServiceJob {
     pub fn name(&self) -> &'static str {
         self.service.name
     }
@@ -91,7 +91,7 @@ impl Job {
         self.service.every_ms
     }
 
-    /// One bounded round. Tests call it; none sleeps.
+    /// One bounded round. Tests call it instead of sleeping.
     pub async fn run_once(&self) -> Result<Swept> {
         self.round().await
     }
@@ -101,7 +101,7 @@ impl Job {
     }
 }
 
-/// All services, running.
+/// The running services.
 pub struct Engine {
     tasks: Tasks,
     stop: watch::Sender<bool>,
@@ -109,8 +109,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// The stamp comes first: a lease that ran out while nobody was here must be known as such before anybody looks for
-    /// silence.
+    /// Stamps before the services start: rescue must know of the downtime before it judges expired leases.
     pub async fn start(store: &Arc<dyn Store>, replica: &str) -> Result<Self> {
         STAMP.on(store.clone(), replica).run_once().await?;
         let (tasks, stop) = (Tasks::default(), watch::Sender::new(false));
@@ -123,7 +122,7 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Ends each service after the round it is in.
+    /// Ends each service after its current round.
     pub async fn stop(&self, grace: Duration) {
         self.stop.send_replace(true);
         self.tasks.finish(grace).await;
@@ -140,24 +139,24 @@ async fn repeat(
     let (every, back_off_max) = (Duration::from_millis(every_ms), Duration::from_millis(back_off_max_ms));
     let mut failed_in_row = 0;
     while !*stop.borrow() {
-        // What recovers during the round ends the wait after it.
+        // A recovery during the round ends the wait after it.
         recovered.mark_unchanged();
         let span = tracing::info_span!("job", service = name);
-        let (wait, store_away) = match contained(next()).instrument(span).await {
+        let (wait, store_unavailable) = match contained(next()).instrument(span).await {
             Ok(swept) => {
                 failed_in_row = 0;
                 (if swept.more { Duration::ZERO } else { every }, false)
             }
-            Err(Failed { cause, store_away }) => {
+            Err(RoundFailure { cause, store_unavailable }) => {
                 failed_in_row += 1;
                 tracing::error!(service = name, failed_in_row, error = cause, "service round failed; retrying");
-                (back_off(every, failed_in_row, back_off_max), store_away)
+                (back_off(every, failed_in_row, back_off_max), store_unavailable)
             }
         };
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
-            // Only for those whom the store failed: what fails by itself would fail again at once.
-            () = store_is_back(&mut recovered), if store_away => failed_in_row = 0,
+            // Only if the store was the cause: a round that fails by itself would fail again at once.
+            () = store_is_back(&mut recovered), if store_unavailable => failed_in_row = 0,
             _ = stop.wait_for(|stop| *stop) => return,
         }
     }
@@ -169,25 +168,26 @@ async fn store_is_back(recovered: &mut watch::Receiver<u64>) {
     }
 }
 
-struct Failed {
+/// Why a round failed.
+struct RoundFailure {
     cause: String,
-    /// The store could not be read or written; the service itself did nothing wrong.
-    store_away: bool,
+    /// The store was unavailable or busy.
+    store_unavailable: bool,
 }
 
-/// Neither an error nor a panic ends the loop.
-async fn contained(round: Round) -> std::result::Result<Swept, Failed> {
+/// Runs a round; an error or a panic becomes a [`RoundFailure`].
+async fn contained(round: Round) -> std::result::Result<Swept, RoundFailure> {
     match guarded(round).await {
         Ok(Ok(swept)) => Ok(swept),
         Ok(Err(error)) => {
-            let store_away = matches!(error, Error::Unavailable(_) | Error::Busy);
-            Err(Failed { cause: error.to_string(), store_away })
+            let store_unavailable = matches!(error, Error::Unavailable(_) | Error::Busy);
+            Err(RoundFailure { cause: error.to_string(), store_unavailable })
         }
-        Err(panic) => Err(Failed { cause: format!("panicked: {panic}"), store_away: false }),
+        Err(panic) => Err(RoundFailure { cause: format!("panicked: {panic}"), store_unavailable: false }),
     }
 }
 
-/// Twice as long with each failure in a row; never shorter than usual.
+/// Doubles with each failure in a row; never shorter than the interval.
 fn back_off(every: Duration, failed_in_row: u32, most: Duration) -> Duration {
     let longer = every.saturating_mul(1 << failed_in_row.min(10));
     longer.min(most.max(every))
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_service_goes_on_after_errors_and_panics() {
+    async fn a_service_continues_after_errors_and_panics() {
         let counted = Arc::new(AtomicU32::new(0));
         let (rounds, stop, tasks) = (counted.clone(), watch::Sender::new(false), Tasks::default());
         let (_recover, recovered) = watch::channel(0);
@@ -225,7 +225,7 @@ mod tests {
         assert!(counted.load(Ordering::SeqCst) > 10);
     }
 
-    /// Fails in every round; tells how many there were after the store came back.
+    /// Counts the rounds of a service that always fails, across one recovery of the store.
     async fn rounds_after_recovery(error: fn() -> Error) -> u32 {
         let counted = Arc::new(AtomicU32::new(0));
         let (rounds, stop, tasks) = (counted.clone(), watch::Sender::new(false), Tasks::default());
@@ -235,7 +235,7 @@ mod tests {
             Box::pin(async move { Err(error()) })
         };
         tasks.start("dependent", repeat(every(10_000), next, stop.subscribe(), recovered));
-        // Its first round has failed, and it waits for twenty seconds.
+        // The first round has failed; the service waits for twenty seconds.
         tokio::time::sleep(Duration::from_secs(1)).await;
         recover.send_modify(|n| *n += 1);
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_store_that_is_back_ends_the_back_off() {
+    async fn a_recovered_store_ends_the_back_off() {
         assert_eq!(rounds_after_recovery(|| Error::Unavailable("away".into())).await, 2);
         assert_eq!(rounds_after_recovery(|| Error::Unexpected("its own fault".into())).await, 1);
     }

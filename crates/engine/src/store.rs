@@ -1,5 +1,5 @@
-//! The verbs of the product, one method each: what the server calls. When a method returns Ok, what it says is on disk.
-//! They are written once, over whatever [`Backend`] holds the data.
+//! The store as the server sees it: one method per use case, written once over any [`Backend`]. A method that returns `Ok`
+//! has committed.
 
 use std::sync::Arc;
 
@@ -15,20 +15,19 @@ use redrive_core::wire::{
 };
 use tokio::sync::watch;
 
-use crate::attempt::sent::keep_sent;
 use crate::attempt::{start, under_lease};
+use crate::breakers::BreakerAct;
 use crate::error::{Reported, Result};
 use crate::ingest::report;
-use crate::lease::claim::{self, Rest};
+use crate::lease::claim::{ClaimProgress, claim_runs};
 use crate::ledger::effects;
 use crate::metrics::StoreMetrics;
-use crate::model::breakers::BreakerAct;
 use crate::model::operations::{ItemsCall, NewOperation};
 use crate::model::patterns::PatternAct;
-use crate::model::triage::{Act, Replay, Triaged};
+use crate::model::triage::{Replay, TriageAct, Triaged};
 use crate::model::{
-    EffectRef, FailedAttempt, KeyRecord, LeaseCall, NewSent, NewStep, Reconcile, Report, RunRef, Start, Started,
-    Success, Swept, TenantScope, UnderLease,
+    EffectRef, FailedAttempt, KeyRecord, LeaseCall, NewFailure, NewSentPayload, NewStep, Reconcile, RunRef, Start,
+    Started, Success, Swept, TenantScope, UnderLease,
 };
 use crate::operations::row::number_of;
 use crate::operations::{make, steer, work};
@@ -45,103 +44,103 @@ pub trait Store: Reads {
     /// Changes whenever a run may have fallen due; a hint for waiting lease calls, never the truth.
     fn wakeups(&self) -> watch::Receiver<u64>;
 
-    /// Changes whenever a commit holds again after others did not: who backed off need not wait any longer.
+    /// Changes when commits succeed again after failures, so that services end their back-off.
     fn recovered(&self) -> watch::Receiver<u64>;
 
-    /// False once a thread that writes has ended: nothing will be committed any more.
+    /// False once a writer thread has ended: nothing more will be committed.
     fn has_writer(&self) -> bool;
 
     /// What this process has measured of the store.
     fn metrics(&self) -> StoreMetrics;
 
-    // What producers and workers report.
+    // Producers and workers.
 
-    async fn report(&self, report: Report) -> Result<Reported>;
-    /// Each is accepted or refused alone; the answers are in the order of the reports.
-    async fn report_all(&self, reports: Vec<Report>) -> Vec<Result<Reported>>;
+    async fn report(&self, report: NewFailure) -> Result<Reported>;
+    /// Each is accepted or refused alone; answers are in the order of the reports.
+    async fn report_all(&self, reports: Vec<NewFailure>) -> Vec<Result<Reported>>;
     async fn start(&self, start: Start) -> Result<Started>;
     async fn heartbeat(&self, under: UnderLease) -> Result<Timestamp>;
-    /// Many in one commit; each is renewed or refused alone, and the answers are in the order of the leases.
+    /// Each is renewed or refused alone; answers are in the order of the leases.
     async fn heartbeats(&self, leases: Vec<UnderLease>) -> Vec<Result<Timestamp>>;
     async fn step(&self, under: UnderLease, step: NewStep) -> Result<StepView>;
     async fn succeed(&self, success: Success) -> Result<SucceedAnswer>;
     async fn fail(&self, under: UnderLease, failed: FailedAttempt) -> Result<FailureAnswer>;
     async fn release(&self, under: UnderLease) -> Result<StateAnswer>;
     async fn lease(&self, call: LeaseCall) -> Result<Vec<LeasedRun>>;
-    /// Keeps the payloads that attempts are about to get, each under its live lease; each is kept or refused alone.
-    async fn keep_sent(&self, sent: Vec<(UnderLease, NewSent)>) -> Vec<Result<()>>;
+    /// Stores changed payloads before they are handed out, each under its live lease; each is stored or refused alone.
+    async fn keep_sent(&self, sent: Vec<(UnderLease, NewSentPayload)>) -> Vec<Result<()>>;
 
-    // What people do.
+    // People.
 
-    async fn triage(&self, act: Act) -> Result<Triaged>;
-    /// What a replay would do now; of a run in review, without anything else proposed: what waits for approval.
+    async fn triage(&self, act: TriageAct) -> Result<Triaged>;
+    /// What a replay would do now. For a run in review and an empty proposal: what waits for approval.
     async fn plan(&self, at: &RunRef, replay: Replay) -> Result<PlanAnswer>;
-    /// Settles an effect in doubt; the run stays where it is.
+    /// Settles an effect in doubt; the run does not move.
     async fn reconcile(&self, act: Reconcile) -> Result<EffectView>;
-    /// The pattern as it stands afterwards; after a merge, the one that it became part of.
+    /// Answers with the changed pattern; after a merge, with the one that it became part of.
     async fn triage_pattern(&self, act: PatternAct) -> Result<PatternView>;
 
-    /// Opens or closes a breaker by hand, with a name and a reason.
+    /// Opens or closes a breaker manually.
     async fn operate_breaker(&self, act: BreakerAct) -> Result<BreakerView>;
-    /// Freezes the set: up to 10,000 runs before it answers, the rest in the engine's rounds.
+    /// Freezes up to 10,000 runs before it answers; the operations service does the rest.
     async fn create_operation(&self, new: NewOperation, actor: String) -> Result<OperationView>;
-    /// Starts, pauses, resumes or cancels: holds from the next batch of items on.
+    /// Starts, pauses, resumes or cancels, from the next batch of items on.
     async fn steer_operation(&self, id: &str, by: Steer) -> Result<OperationView>;
 
-    // What the engine does, a bounded piece at a time.
+    // Background services: one bounded round each.
 
-    /// Says that this replica is there; notices when none was.
+    /// Records a sign of life of this replica, and a gap in which no replica gave one.
     async fn stamp(&self, replica: &str) -> Result<()>;
-    /// Folds a piece of what commits have appended into the figures, where the store appends.
+    /// Folds appended counter deltas into the totals, where the store appends.
     async fn fold_figures(&self) -> Result<Swept>;
-    /// Gives attempts whose lease, idle time or deadline has passed their verdict.
+    /// Decides on attempts whose lease, idle time or deadline has passed.
     async fn rescue_expired(&self, most: usize) -> Result<Swept>;
-    /// Dead-letters scheduled runs that nobody began in time.
+    /// Dead-letters scheduled runs that no worker began in time.
     async fn reject_unclaimed(&self, most: usize) -> Result<Swept>;
-    /// Dead-letters runs whose approval nobody gave in time.
+    /// Dead-letters runs whose review expired.
     async fn expire_reviews(&self, most: usize) -> Result<Swept>;
-    /// Lets go of what closed breakers held, a little at a time, the tenants in turn; one run to find out where a breaker
-    /// is half open.
+    /// Releases runs held by closed breakers at a limited rate, round robin over tenants, and one probe for each half-open
+    /// breaker.
     async fn release_held(&self, most: usize) -> Result<Swept>;
-    /// A piece of each operation that is open: its set, its moves, its outcomes.
+    /// Continues each open operation: its set, its moves, its outcomes.
     async fn work_operations(&self, replica: &str) -> Result<Swept>;
-    /// Forgets changes older than what anybody still asks for.
+    /// Deletes old rows of the change log.
     async fn trim_changes(&self, most: usize) -> Result<Swept>;
-    /// Forgets what happened to breakers long ago.
+    /// Deletes old breaker events, and breakers without recent failures.
     async fn trim_events(&self, most: usize) -> Result<Swept>;
-    /// Forgets ledger entries long unused whose run is gone.
+    /// Deletes unused ledger entries whose run is gone.
     async fn trim_ledger(&self, most: usize) -> Result<Swept>;
 
-    // What people and programs read, beside what [`Reads`] has.
+    // Reads beside those of [`Reads`].
 
     async fn effect(&self, at: &EffectRef) -> Result<EffectView>;
     async fn operation(&self, id: &str) -> Result<OperationView>;
     async fn operation_items(&self, id: &str, call: ItemsCall) -> Result<OperationItemsPage>;
     async fn tenant_health(&self, tenant: &Tenant) -> Result<TenantHealth>;
-    /// Breakers that are not closed, or have seen failures lately.
+    /// Breakers that are not closed or have recent failures.
     async fn breakers(&self, scope: &TenantScope) -> Result<BreakersAnswer>;
     async fn tenant_breaker(&self, tenant: &Tenant) -> Result<TenantBreaker>;
-    /// What holds for a tenant's runs in a queue. One that is not there yet has the defaults, and is not made.
+    /// The policy for a tenant's runs in a queue; the defaults for a queue that does not exist.
     async fn policy(&self, tenant: &Tenant, queue: &QueueName) -> Result<Arc<Policy>>;
-    /// What the queue of a run asks of outputs. Costs nothing where no queue asks for anything.
+    /// The output schema of a run's queue. Free while no queue has one.
     async fn output_schema(&self, at: &RunRef) -> Result<Option<OutputSchema>>;
 
-    // What admins set.
+    // Admins.
 
     async fn put_queue(&self, name: QueueName, settings: QueueSettings) -> Result<QueueView>;
     async fn put_key(&self, key: KeyRecord) -> Result<()>;
-    /// Unless there is one already, whichever replica made it: then false, and nothing changes.
+    /// False if there is a key already, made by this or another replica.
     async fn put_first_key(&self, key: KeyRecord) -> Result<bool>;
-    /// False when there is no such key.
+    /// False for an unknown key.
     async fn revoke_key(&self, id: &str) -> Result<bool>;
 
-    /// Whether a write would be durable now; says what is wrong otherwise.
+    /// Whether a write would be durable now; otherwise what is wrong.
     async fn ready(&self) -> Result<()>;
-    /// Answers what is queued, then closes; later calls get [`crate::Error::Closing`].
+    /// Answers queued commands, then closes; later calls get [`crate::Error::Closing`].
     async fn close(&self);
 }
 
-// What a command holds is boxed where it is large: on its way to the writer and back it is moved half a dozen times.
+// Large inputs are boxed: a command is moved several times on its way through the queue.
 #[async_trait]
 impl<B: Backend> Store for B {
     fn now(&self) -> Timestamp {
@@ -164,12 +163,12 @@ impl<B: Backend> Store for B {
         Backend::metrics(self).clone()
     }
 
-    async fn report(&self, report: Report) -> Result<Reported> {
+    async fn report(&self, report: NewFailure) -> Result<Reported> {
         let (route, report) = (Route::report(&report), Box::new(report));
         self.submit(route, move |tx| report::report(tx, &report)).await
     }
 
-    async fn report_all(&self, reports: Vec<Report>) -> Vec<Result<Reported>> {
+    async fn report_all(&self, reports: Vec<NewFailure>) -> Vec<Result<Reported>> {
         let reports = Arc::new(reports);
         let act = |at: usize| {
             let reports = reports.clone();
@@ -182,8 +181,8 @@ impl<B: Backend> Store for B {
     async fn start(&self, start: Start) -> Result<Started> {
         let (route, start) = (Route::start(&start), Box::new(start));
         let owner = route.owner.clone();
-        let begun = self.submit(route, move |tx| start::start(tx, &start)).await?;
-        if begun.is_whole() { Ok(begun.into_started()) } else { self.complete_start(owner, begun).await }
+        let start = self.submit(route, move |tx| start::start(tx, &start)).await?;
+        if start.is_complete() { Ok(start.into_started()) } else { self.complete_start(owner, start).await }
     }
 
     async fn heartbeat(&self, under: UnderLease) -> Result<Timestamp> {
@@ -216,16 +215,16 @@ impl<B: Backend> Store for B {
 
     async fn lease(&self, call: LeaseCall) -> Result<Vec<LeasedRun>> {
         let call = Arc::new(call);
-        let (mut granted, mut rest) = (Vec::new(), Some(Rest::all(&call)));
-        // A long call goes on in later transactions, so that it holds up nobody else.
-        while let Some(before) = rest.take() {
-            let piece_of = call.clone();
-            match self.submit(Route::claims(&call.scope), move |tx| claim::lease(tx, &piece_of, &before)).await {
-                Ok(dealt) => {
-                    granted.extend(dealt.granted);
-                    rest = dealt.rest;
+        let (mut granted, mut next) = (Vec::new(), Some(ClaimProgress::new(&call)));
+        // A long call takes several transactions, so that other commands run in between.
+        while let Some(progress) = next.take() {
+            let command = call.clone();
+            match self.submit(Route::claims(&call.scope), move |tx| claim_runs(tx, &command, &progress)).await {
+                Ok(result) => {
+                    granted.extend(result.granted);
+                    next = result.next;
                 }
-                // What was leased before is the caller's.
+                // Leases that earlier transactions granted belong to the caller.
                 Err(_) if !granted.is_empty() => break,
                 Err(error) => return Err(error),
             }
@@ -237,14 +236,14 @@ impl<B: Backend> Store for B {
         self.complete_leases(Owner::from(&call.scope), granted).await
     }
 
-    async fn keep_sent(&self, sent: Vec<(UnderLease, NewSent)>) -> Vec<Result<()>> {
-        let act = |(under, sent): (UnderLease, NewSent)| {
-            (Route::run(&under.at), move |tx: &mut Tx<'_>| keep_sent(tx, &under, &sent))
+    async fn keep_sent(&self, sent: Vec<(UnderLease, NewSentPayload)>) -> Vec<Result<()>> {
+        let act = |(under, sent): (UnderLease, NewSentPayload)| {
+            (Route::run(&under.at), move |tx: &mut Tx<'_>| under_lease::keep_sent(tx, &under, &sent))
         };
         self.submit_each(sent.into_iter().map(act).collect()).await
     }
 
-    async fn triage(&self, act: Act) -> Result<Triaged> {
+    async fn triage(&self, act: TriageAct) -> Result<Triaged> {
         self.submit(Route::run(&act.at), move |tx| triage::verbs::triage(tx, &act)).await
     }
 
@@ -254,7 +253,7 @@ impl<B: Backend> Store for B {
     }
 
     async fn reconcile(&self, act: Reconcile) -> Result<EffectView> {
-        // Behind what its run's worker has sent: both speak of the same entry.
+        // On the run's lane, behind reports of its worker about the same entry.
         let route = match &act.at.run_id {
             Some(run_id) => Route::run(&RunRef { tenant: act.at.tenant.clone(), run_id: run_id.clone() }),
             None => Route::desk(&act.at.tenant),
@@ -286,12 +285,12 @@ impl<B: Backend> Store for B {
 
     async fn stamp(&self, replica: &str) -> Result<()> {
         let replica = replica.to_owned();
-        // A replica whose heartbeats are stuck is not there for its workers.
+        // A replica whose heartbeats are stuck counts as absent.
         self.drain_reports().await?;
         self.submit(Route::system(), move |tx| sweeps::stamp(tx, &replica)).await?;
         if self.is_shared() {
-            // Other replicas may have set queues.
-            self.policies().forget();
+            // Other replicas may have changed queues.
+            self.policies().clear();
             let settings = self.declared_queue_settings().await?;
             settings.iter().for_each(|settings| self.policies().note_output_schema(settings));
         }
@@ -386,7 +385,7 @@ impl<B: Backend> Store for B {
         self.policies().note_output_schema(&settings);
         self.submit(Route::system(), move |tx| tx.put_queue(&put, settings.clone()).map(|_| ())).await?;
         self.queue_changed();
-        self.policies().forget();
+        self.policies().clear();
         self.queue(&name).await
     }
 

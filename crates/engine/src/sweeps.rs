@@ -1,4 +1,4 @@
-//! What the engine finds: attempts gone quiet, runs that nobody takes, our own absence. A bounded piece at a time.
+//! Sweeps: signs of life and downtime, expired attempts, unclaimed runs, and the change log. Each call is bounded.
 
 use redrive_core::absence::{Absence, RETURN_GRACE_MS, attended_since};
 use redrive_core::lifecycle::{Event, Moved, reject_unleasable, what_passed};
@@ -14,29 +14,29 @@ use redrive_core::wire::FailureAnswer;
 use crate::breakers::ended;
 use crate::codec::encode;
 use crate::error::{Error, Result};
-use crate::ingest::report::{Failed, settle};
-use crate::model::{AttemptBody, HourlyKind, Swept};
-use crate::runs::attempts::json;
+use crate::ingest::report::settle;
+use crate::model::{AttemptBody, FailedAttempt, HourlyKind, Swept};
+use crate::runs::attempts::{AttemptEnd, json};
 use crate::runs::run_row;
 use crate::runs::run_row::RunRow;
 use crate::runs::set_aside;
 use crate::runs::surroundings;
 use crate::triage::verbs;
-use crate::tx::{Queue, Tx};
+use crate::tx::{QueueRow, Tx};
 
-/// Beyond so many the oldest are forgotten, and count as time in which somebody was there.
+/// Older absences are deleted and count as attended time.
 const ABSENCES_KEPT_MAX: usize = 1_000;
 const CHANGES_KEPT_MS: u64 = DAY_MS;
 
-/// Says that this replica is there; a gap since anybody last said so is remembered.
+/// Records a sign of life, and the gap before it if it was an absence.
 pub fn stamp(tx: &mut Tx<'_>, replica: &str) -> Result<()> {
     note_absence(tx)?;
     let now = tx.now;
     Ok(tx.rows.put_stamp(replica, now, now.minus_ms(DAY_MS))?)
 }
 
-/// Whoever judges by time asks this first, in its own transaction: after a gap nobody knows which service comes first. The
-/// end of an absence is a sign of life as well, so one gap is noted once.
+/// Records an absence that has just ended. Everything that judges by time calls it first in its transaction, since any
+/// service may be the first after a gap. The end of an absence is a sign of life, so a gap is recorded once.
 pub fn note_absence(tx: &mut Tx<'_>) -> Result<()> {
     let last_seen = tx.rows.last_seen()?;
     match Absence::up_to_now(last_seen, tx.now) {
@@ -45,13 +45,13 @@ pub fn note_absence(tx: &mut Tx<'_>) -> Result<()> {
     }
 }
 
-/// Gives every attempt whose time has passed its verdict, or the time that our own absence owes it.
+/// Decides on attempts whose time has passed, or extends it by our absences.
 pub fn rescue_expired(tx: &mut Tx<'_>, most: usize) -> Result<Swept> {
     note_absence(tx)?;
     let (now, most) = (tx.now, tx.pace.runs_max(most));
     let rows = set_aside::readable(tx, |rows| rows.to_wake(now, most))?;
     let looked_at = rows.len();
-    // A deadline counts from the attempt's beginning, the other limits from their end.
+    // Absences count from the attempt's start for a deadline, from the limit's end otherwise.
     let judged_from = |lease: &Lease| match lease.deadline_at <= now {
         true => lease.began_at,
         false => lease.wake_at().minus_ms(RETURN_GRACE_MS),
@@ -68,13 +68,13 @@ pub fn rescue_expired(tx: &mut Tx<'_>, most: usize) -> Result<Swept> {
 
 fn rescue(tx: &mut Tx<'_>, mut row: RunRow, absences: &[Absence]) -> Result<()> {
     let Some(lease) = row.run.lease() else {
-        return set_aside::set_run_aside(tx, row.id, "its lease ran out, and it is not running");
+        return set_aside::set_run_aside(tx, row.id, "its lease expired, and it is not running");
     };
     let jitter = tx.dice.jitter();
     let lease = lease.attended(tx.now, absences);
     let passed = what_passed(&lease, tx.now, absences, jitter);
     row.run.state = State::Running(lease);
-    // Only the deadline had come, and our absences have moved it on.
+    // Our absences extended the deadline.
     let Some(event) = passed else { return run_row::save_life(tx, &row) };
     let (_, policy) = run_row::rules_of(tx, &row)?;
     let before = row.clone();
@@ -84,44 +84,28 @@ fn rescue(tx: &mut Tx<'_>, mut row: RunRow, absences: &[Absence]) -> Result<()> 
         row.run = moved.run;
         return run_row::save_life(tx, &row);
     }
-    let (attempt, epoch) = (row.run.attempt, row.run.epoch);
-    settle_found(tx, &before, row, moved, attempt, epoch).map(|_| ())
+    settle_found(tx, &before, row, moved).map(|_| ())
 }
 
-/// Keeps a failure that nobody reported.
-pub fn settle_found(
-    tx: &mut Tx<'_>,
-    before: &RunRow,
-    row: RunRow,
-    moved: Moved,
-    attempt: u32,
-    epoch: u64,
-) -> Result<FailureAnswer> {
-    let verdict = moved.verdict.as_ref().ok_or_else(|| Error::Unexpected("a failure without a verdict".into()))?;
+/// Records a failure of the attempt under way that no worker reported.
+pub fn settle_found(tx: &mut Tx<'_>, before: &RunRow, row: RunRow, moved: Moved) -> Result<FailureAnswer> {
+    let verdict = moved.verdict.as_ref().ok_or_else(|| Error::Unexpected("a failure has no verdict".into()))?;
     let (_, policy) = run_row::rules_of(tx, before)?;
-    ended::attempt_ended(tx, before, Some(epoch), Some(&verdict.reason), &policy)?;
+    let ended = AttemptEnd { number: before.run.attempt, epoch: Some(before.run.epoch) };
+    ended::attempt_ended(tx, before, ended.epoch, Some(&verdict.reason), &policy)?;
     let failure = Failure::found(verdict.reason.clone(), &verdict.rule);
     let fingerprint = Fingerprint {
         version: FINGERPRINT_VERSION,
         hash: failure.fingerprint,
-        template: in_words(&verdict.rule).to_owned(),
+        template: template(&verdict.rule).to_owned(),
     };
     let body = encode(json(&AttemptBody::default())?.as_bytes());
-    let failed = Failed {
-        attempt,
-        failure: &failure,
-        fingerprint: &fingerprint,
-        digest: None,
-        body: &body,
-        versions: &before.versions,
-        took_ms: None,
-        epoch: Some(epoch),
-        new: None,
-    };
-    settle(tx, before, row, moved, &failed)
+    let failed =
+        FailedAttempt { versions: before.versions.clone(), ..FailedAttempt::found(failure, fingerprint, body) };
+    settle(tx, before, row, moved, &failed, ended, None)
 }
 
-fn in_words(rule: &str) -> &'static str {
+fn template(rule: &str) -> &'static str {
     match rule {
         "builtin.silent" => "the worker went silent",
         "builtin.idle" => "no step for too long",
@@ -131,15 +115,14 @@ fn in_words(rule: &str) -> &'static str {
     }
 }
 
-/// Dead-letters scheduled runs whose due time passed long ago and that nobody began. Looks queue by queue, tenant by
-/// tenant, since each may have its own patience.
+/// Dead-letters runs that no worker began in time, by queue and tenant, since each pair may have its own limit.
 pub fn reject_unclaimed(tx: &mut Tx<'_>, most: usize) -> Result<Swept> {
     note_absence(tx)?;
     let most = tx.pace.runs_max(most);
     set_aside::read_set_aside_again(tx, most)?;
     let absences = tx.rows.absences_since(Timestamp::default())?;
     let mut swept = Swept::default();
-    // What its queue's workers can't be given is no work that waits: it is found here when the queue's rules have changed.
+    // Runs without a payload in a queue of workers, after the queue's rules have changed.
     let mut last = 0;
     while let Some(number) = tx.rows.next_unleasable(last)? {
         last = number;
@@ -153,9 +136,9 @@ pub fn reject_unclaimed(tx: &mut Tx<'_>, most: usize) -> Result<Swept> {
     let mut at = (0, 0);
     while let Some(((queue, tenant), _)) = tx.rows.next_waiting(at)? {
         at = (queue, tenant);
-        let known = tx.queue_by_id(queue)?;
-        let patience = tx.policy(&known, tenant)?.unclaimed_after_ms;
-        let oldest = attended_since(tx.now, patience, &absences);
+        let row = tx.queue_by_id(queue)?;
+        let limit_ms = tx.policy(&row, tenant)?.unclaimed_after_ms;
+        let oldest = attended_since(tx.now, limit_ms, &absences);
         for row in set_aside::readable(tx, |rows| rows.overdue(queue, tenant, oldest, most - swept.moved))? {
             swept.looked_at += 1;
             swept.moved += 1;
@@ -168,8 +151,8 @@ pub fn reject_unclaimed(tx: &mut Tx<'_>, most: usize) -> Result<Swept> {
     Ok(swept)
 }
 
-/// Dead-letters runs that wait in a queue whose workers can't be given their payload; how many they were.
-pub fn reject_unleasable_of(tx: &mut Tx<'_>, queue: &Queue, most: usize) -> Result<usize> {
+/// Dead-letters runs of a worker queue whose payload was omitted; returns how many rows it examined.
+pub fn reject_unleasable_of(tx: &mut Tx<'_>, queue: &QueueRow, most: usize) -> Result<usize> {
     if queue.settings.retry_by != RetryBy::Worker {
         return Ok(0);
     }
@@ -186,9 +169,9 @@ pub fn reject_unleasable_of(tx: &mut Tx<'_>, queue: &Queue, most: usize) -> Resu
     Ok(found)
 }
 
-/// Says why a run is a dead letter that no worker could be given.
+/// Records why the run cannot be leased.
 pub fn note_rejected(tx: &mut Tx<'_>, before: &RunRow, row: &RunRow) -> Result<()> {
-    tx.tally.happened(tx.now, row.tenant, row.queue, HourlyKind::Dead, None);
+    tx.counters.happened(tx.now, row.tenant, row.queue, HourlyKind::Dead, None);
     let note = Text::from("Its payload was too large to send, so no worker can be given it: fix it with a payload.");
     verbs::note_move(tx, before, row, "engine", "not_replayable", Some(&note))
 }
@@ -205,17 +188,17 @@ fn reject(tx: &mut Tx<'_>, mut row: RunRow, absences: &[Absence]) -> Result<()> 
     let note = Text::from("Nobody began it in time: is a worker leasing this queue?");
     verbs::note_move(tx, &before, &row, "engine", "unclaimed", Some(&note))?;
     if row.run.state.name() == StateName::Dead {
-        tx.tally.happened(tx.now, row.tenant, row.queue, HourlyKind::Dead, None);
+        tx.counters.happened(tx.now, row.tenant, row.queue, HourlyKind::Dead, None);
     }
     Ok(())
 }
 
-/// Forgets changes that nobody asks for any more: the oldest first, so only what goes is looked at.
+/// Deletes old rows of the change log, oldest first.
 pub fn trim_changes(tx: &mut Tx<'_>, most: usize) -> Result<Swept> {
     Ok(tx.rows.trim_changes(tx.now.minus_ms(CHANGES_KEPT_MS), most)?)
 }
 
-/// Whether a commit would hold now.
+/// Tests whether a commit would succeed now.
 pub fn touch(tx: &mut Tx<'_>) -> Result<()> {
     Ok(tx.rows.touch()?)
 }

@@ -1,4 +1,4 @@
-//! The one place that starts tasks. Each has an owner that stops it, and its panic is reported.
+//! Starts all tasks. Each has an owner that stops it, and its panic is logged.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,11 +9,11 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// Tasks of one owner. They are cut off when it is dropped.
+/// The tasks of one owner, cancelled when it is dropped.
 #[derive(Debug, Default)]
 pub struct Tasks {
     tracker: TaskTracker,
-    cut_off: CancellationToken,
+    cancel: CancellationToken,
 }
 
 impl Tasks {
@@ -23,17 +23,17 @@ impl Tasks {
                 tracing::error!(task = name, panic, "task panicked");
             }
         };
-        self.tracker.spawn(self.cut_off.clone().run_until_cancelled_owned(task));
+        self.tracker.spawn(self.cancel.clone().run_until_cancelled_owned(task));
     }
 
-    /// Waits for all tasks to end and cuts off those that have not after `grace`. Returns how many it cut off.
+    /// Waits for all tasks and cancels those that run longer than `grace`. Returns how many it cancelled.
     pub async fn finish(&self, grace: Duration) -> usize {
         self.tracker.close();
         if tokio::time::timeout(grace, self.tracker.wait()).await.is_ok() {
             return 0;
         }
         let left = self.tracker.len();
-        self.cut_off.cancel();
+        self.cancel.cancel();
         self.tracker.wait().await;
         left
     }
@@ -41,11 +41,11 @@ impl Tasks {
 
 impl Drop for Tasks {
     fn drop(&mut self) {
-        self.cut_off.cancel();
+        self.cancel.cancel();
     }
 }
 
-/// Runs a future to its end; a panic becomes its message instead of taking the caller with it.
+/// Catches a panic of a future and returns its message.
 pub fn guarded<T>(future: Pin<Box<dyn Future<Output = T> + Send>>) -> Guarded<T> {
     Guarded(future)
 }
@@ -66,7 +66,7 @@ impl<T> Future for Guarded<T> {
 
 fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("without a message").to_owned()
+    text.unwrap_or("no message").to_owned()
 }
 
 #[cfg(test)]
@@ -77,12 +77,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_becomes_its_message() {
-        let told = guarded::<()>(Box::pin(async { panic!("oh {}", "no") })).await;
-        assert_eq!(told, Err("oh no".into()));
+        let result = guarded::<()>(Box::pin(async { panic!("oh {}", "no") })).await;
+        assert_eq!(result, Err("oh no".into()));
     }
 
     #[tokio::test]
-    async fn dropping_the_owner_cuts_its_tasks_off() {
+    async fn dropping_the_owner_cancels_its_tasks() {
         let (tasks, running) = (Tasks::default(), Arc::new(()));
         let held = running.clone();
         tasks.start("long", async move {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use redrive_core::classify::user_rules::UserRules;
-use redrive_engine::{Dice, Store, Turns};
+use redrive_engine::{Dice, FairSemaphore, Store};
 use tokio::sync::watch;
 
 use crate::api::probes::Readiness;
@@ -34,7 +34,7 @@ pub struct AppState {
     pub(crate) anonymous_bytes: Arc<MemoryBudget>,
     /// Memory of waiting lease calls.
     pub(crate) waiting_bytes: Arc<MemoryBudget>,
-    pub(crate) large_work: Turns<Holder>,
+    pub(crate) large_work: FairSemaphore<Holder>,
     /// Large answers in memory.
     pub(crate) answers: AnswerBudget,
     pub(crate) metrics: Metrics,

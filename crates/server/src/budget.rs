@@ -12,7 +12,7 @@ use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 use redrive_core::ids::Tenant;
-use redrive_engine::{Turn, Turns};
+use redrive_engine::{FairPermit, FairSemaphore};
 
 use crate::limits::{LARGE_ANSWER_BYTES, LARGE_READS_HOLDER_MAX, LARGE_READS_MAX, LARGE_READS_WAIT_MS, ServerLimits};
 use crate::problem::{Code, HttpProblem, Result};
@@ -165,7 +165,7 @@ const RETRY_AFTER_S: u32 = 1;
 pub(crate) struct AnswerBudget {
     bytes: Arc<MemoryBudget>,
     /// Bounds concurrent large reads, as the size is known only afterwards.
-    turns: Turns<Holder>,
+    turns: FairSemaphore<Holder>,
 }
 
 /// What a full budget does to an answer.
@@ -187,7 +187,7 @@ pub(crate) struct Reserved {
 impl AnswerBudget {
     pub(crate) fn new(limits: &ServerLimits) -> Self {
         let bytes = MemoryBudget::new(limits.answers_max_bytes, limits.answers_max_bytes / 4);
-        Self { bytes, turns: Turns::new(LARGE_READS_MAX, LARGE_READS_HOLDER_MAX) }
+        Self { bytes, turns: FairSemaphore::new(LARGE_READS_MAX, LARGE_READS_HOLDER_MAX) }
     }
 
     pub(crate) fn used_bytes(&self) -> usize {

@@ -3,7 +3,7 @@
 use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
-use redrive_engine::Turn;
+use redrive_engine::FairPermit;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 
@@ -60,7 +60,7 @@ pub(crate) struct Reply<A> {
     pub answer: A,
     is_large: bool,
     /// The turn of a large read; held until the answer is written.
-    turn: Option<Turn>,
+    turn: Option<FairPermit>,
     reserved: Option<Reserved>,
 }
 
@@ -74,7 +74,7 @@ impl<A> Reply<A> {
         Self { is_large: true, ..Self::ok(answer) }
     }
 
-    pub(crate) fn under(self, turn: Turn) -> Self {
+    pub(crate) fn under(self, turn: FairPermit) -> Self {
         Self { turn: Some(turn), ..self }
     }
 

@@ -11,7 +11,7 @@ use redrive_core::rewrite::{Room, measure, rewrite};
 use redrive_core::strategy::Failure;
 use redrive_core::verdict::Change;
 use redrive_core::wire::{HandedChange, LeasedRun, PreflightBrief, RawJson, StartAnswer};
-use redrive_engine::{Fit, NewSent, PayloadKind, Report, RunRef, Started, UnderLease, decode, encode};
+use redrive_engine::{Fit, NewFailure, NewSentPayload, PayloadKind, RunRef, Started, UnderLease, decode, encode};
 use serde_json::value::RawValue;
 
 use crate::app::App;
@@ -51,7 +51,7 @@ pub(crate) fn fit(payload: &str, model: Option<&str>, policy: &Policy) -> (Fit, 
 struct RewrittenPayload {
     payload: RawJson,
     changes: Vec<HandedChange>,
-    to_store: NewSent,
+    to_store: NewSentPayload,
 }
 
 /// Applies the changes; none if the payload stays the same.
@@ -114,7 +114,7 @@ async fn stored<N>(app: &App, made: Vec<(N, (UnderLease, RewrittenPayload))>) ->
         going.push((n, (made.payload, made.changes)));
         keep.push((under, made.to_store));
     }
-    let run_of = |(under, _): &(UnderLease, NewSent)| under.at.run_id.clone();
+    let run_of = |(under, _): &(UnderLease, NewSentPayload)| under.at.run_id.clone();
     let runs: Vec<RunId> = keep.iter().map(run_of).collect();
     let done = app.store.keep_sent(keep).await;
     going
@@ -176,7 +176,7 @@ impl AttemptToPrepare<'_> {
 }
 
 /// Measures the payload of a reported overflow: its own, otherwise the stored one.
-pub(crate) async fn measure_report(app: &App, report: &mut Report) -> Result<()> {
+pub(crate) async fn measure_report(app: &App, report: &mut NewFailure) -> Result<()> {
     if report.failed.failure.reason != Reason::ContextOverflow {
         return Ok(());
     }

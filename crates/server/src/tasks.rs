@@ -2,7 +2,7 @@
 
 use std::num::NonZero;
 
-use redrive_engine::{Turns, give_way};
+use redrive_engine::{FairSemaphore, lower_thread_priority};
 use tracing::Span;
 
 use crate::app::App;
@@ -13,9 +13,9 @@ use crate::problem::{Code, HttpProblem};
 const INLINE_MAX_BYTES: usize = 128 * 1024;
 
 /// Limits large work to one piece per processor, and each holder to half of them.
-pub(crate) fn large_work() -> Turns<Holder> {
+pub(crate) fn large_work() -> FairSemaphore<Holder> {
     let all = std::thread::available_parallelism().map_or(2, NonZero::get).max(2);
-    Turns::new(all, all.div_ceil(2))
+    FairSemaphore::new(all, all.div_ceil(2))
 }
 
 /// Runs work on `bytes` bytes: small work inline, large work in the holder's turn on a blocking thread of low priority.
@@ -43,7 +43,7 @@ pub(crate) async fn beside<T: Send + 'static>(
 ) -> crate::problem::Result<T> {
     let span = Span::current();
     let worked = tokio::task::spawn_blocking(move || {
-        give_way();
+        lower_thread_priority();
         span.in_scope(work)
     });
     match worked.await {

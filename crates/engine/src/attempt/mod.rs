@@ -1,6 +1,4 @@
-//! Attempts under way: how they begin, what workers report under their lease, and how they end.
+//! Attempts: start, reports under a lease, end.
 
-pub mod sent;
-pub mod spend;
 pub mod start;
 pub mod under_lease;

@@ -1,15 +1,15 @@
-//! A run begins: started under a lease at once, or queued for whoever leases it.
+//! `POST /v1/runs`: starts a run under a lease at once, or queues it for workers.
 
 use redrive_core::ids::{OrderKey, QueueName};
 use redrive_core::lifecycle::{Begin, Event, Refused, reject_unleasable};
 use redrive_core::policy::{Policy, RetryBy};
 use redrive_core::run::{Due, Scheduled, State};
 use redrive_core::text::Label;
-use redrive_core::verdict::Told;
+use redrive_core::verdict::StoredVerdict;
 use redrive_core::wire::{StartAnswer, Versions};
 
 use crate::breakers::gate;
-use crate::breakers::{Gate, Probes};
+use crate::breakers::{GateDecision, Probes};
 use crate::error::{Error, Result};
 use crate::ingest::rejected;
 use crate::lease::contents;
@@ -21,25 +21,25 @@ use crate::runs::run_row::RunRow;
 use crate::sweeps;
 use crate::tx::Tx;
 
-/// What the committer knows of a start; the recorded steps, a changed payload or an output are read afterwards.
-pub struct Begun {
+/// A committed start. Recorded steps, a changed payload and an output are read after the commit.
+pub struct CommittedStart {
     pub run: i64,
     pub answer: StartAnswer,
-    /// What the attempt under way runs with.
+    /// Of the attempt under way.
     pub versions: Versions,
     pub created: bool,
-    /// The payload is not the one that was sent.
+    /// The run's payload is not the one in the request.
     pub payload_differs: bool,
-    /// It is over: its output belongs to the answer.
+    /// The answer includes the output.
     pub closed: bool,
     pub queue: QueueName,
     /// Of the last lease.
     pub epoch: u64,
-    /// Whoever asks may know how the run stands, and nothing of what it holds.
+    /// The caller may see the state of the run, but not its contents.
     pub only_state: bool,
 }
 
-impl Begun {
+impl CommittedStart {
     pub fn into_started(self) -> Started {
         let Self { answer, created, queue, payload_differs, .. } = self;
         Started { answer, created, queue, to_prepare: false, payload_differs }
@@ -51,22 +51,22 @@ impl Begun {
         Self { only_state: true, payload_differs: false, ..self }
     }
 
-    /// Nothing has to be read to complete it.
-    pub fn is_whole(&self) -> bool {
+    /// Whether the answer needs no read after the commit.
+    pub fn is_complete(&self) -> bool {
         self.only_state || (self.created && self.answer.changes.is_empty())
     }
 }
 
 /// `POST /v1/runs`.
-pub fn start(tx: &mut Tx<'_>, start: &Start) -> Result<Begun> {
+pub fn start(tx: &mut Tx<'_>, start: &Start) -> Result<CommittedStart> {
     let tenant = tx.tenant(&start.run.tenant)?;
     match run_row::find_run_of(tx, tenant, &start.run.run_id)? {
-        Some(row) => known(tx, row, start),
-        None => unknown(tx, tenant, start),
+        Some(row) => start_known(tx, row, start),
+        None => start_new(tx, tenant, start),
     }
 }
 
-fn unknown(tx: &mut Tx<'_>, tenant: i64, start: &Start) -> Result<Begun> {
+fn start_new(tx: &mut Tx<'_>, tenant: i64, start: &Start) -> Result<CommittedStart> {
     let queue = tenant_names::queue_to_start_in(tx, tenant, &start.run.queue)?;
     let policy = tx.policy(&queue, tenant)?;
     let mut row = run_row::new_run(tx, &start.run, tenant, queue.id)?;
@@ -99,11 +99,11 @@ fn unknown(tx: &mut Tx<'_>, tenant: i64, start: &Start) -> Result<Begun> {
     answer(tx, &row, true, false)
 }
 
-fn known(tx: &mut Tx<'_>, mut row: RunRow, start: &Start) -> Result<Begun> {
+fn start_known(tx: &mut Tx<'_>, mut row: RunRow, start: &Start) -> Result<CommittedStart> {
     let (_, policy) = run_row::rules_of(tx, &row)?;
     let differs = payload_differs(tx, &row, &start.run)?;
     let StartHow::Start { start_id, lease_ms } = &start.how else {
-        // Whoever enqueues owns nothing, also where somebody is at work.
+        // An enqueue gives no lease, whoever works on the run.
         return Ok(answer(tx, &row, false, differs)?.only_state());
     };
     match &row.run.state {
@@ -125,7 +125,7 @@ fn known(tx: &mut Tx<'_>, mut row: RunRow, start: &Start) -> Result<Begun> {
         State::Running(_) => Err(Refused::InFlight.into()),
         State::Dead { .. } | State::Review(_) => {
             let last = tx.rows.last_attempt(row.id, row.run.attempt)?;
-            let verdict = last.map(|kept| kept.verdict()).transpose()?.flatten().map(Told::into_verdict);
+            let verdict = last.map(|stored| stored.verdict()).transpose()?.flatten().map(StoredVerdict::into_verdict);
             Err(Error::DeadLettered(Box::new(verdict)))
         }
         State::Succeeded | State::Recovered | State::Resolved | State::Discarded => {
@@ -137,7 +137,7 @@ fn known(tx: &mut Tx<'_>, mut row: RunRow, start: &Start) -> Result<Begun> {
     }
 }
 
-/// Of an order key one run is under way at a time, however it begins.
+/// Runs that share an order key execute one at a time.
 fn order_key_is_free(tx: &mut Tx<'_>, row: &RunRow, order_key: Option<&OrderKey>) -> Result<()> {
     match order_key {
         Some(key) if !tx.rows.claim_order_key(row.tenant, key, row.id)? => {
@@ -147,24 +147,25 @@ fn order_key_is_free(tx: &mut Tx<'_>, row: &RunRow, order_key: Option<&OrderKey>
     }
 }
 
-/// Whether a run that is due may begin. One that a breaker holds is held from now on; to a caller that is advice.
+/// Whether breakers let the run begin. A due run that a breaker holds is put on hold; callers that retry by themselves are
+/// only advised.
 fn may_begin(tx: &mut Tx<'_>, row: &RunRow, policy: &Policy) -> Result<Probes> {
     if policy.retry_by == RetryBy::Caller {
         return gate::gate_as_advice(tx, row, policy);
     }
     let due = row.run.due_at().is_some_and(|due| due <= tx.now);
     match gate::gate(tx, row)? {
-        Gate::Held(by) if due => {
+        GateDecision::Held(by) if due => {
             gate::hold(tx, row.clone(), by.clone())?;
             Err(Refused::Held(by.to_string()).into())
         }
-        // What is not due, or held already, is refused for that.
-        Gate::Held(_) => Ok(Probes::default()),
-        Gate::Open(probes) => Ok(probes),
+        // The transition table refuses a run that is not due or is held already.
+        GateDecision::Held(_) => Ok(Probes::default()),
+        GateDecision::Open(probes) => Ok(probes),
     }
 }
 
-/// Begins the next attempt of `row` under a lease of its own.
+/// Begins the next attempt under a new lease.
 fn begin(
     tx: &mut Tx<'_>,
     row: &mut RunRow,
@@ -186,12 +187,12 @@ fn begin(
     row.request = None;
     row.versions.clone_from(versions);
     versions::see_versions(tx, row.tenant, versions)?;
-    tx.tally.happened(tx.now, row.tenant, row.queue, HourlyKind::Started, None);
+    tx.counters.happened(tx.now, row.tenant, row.queue, HourlyKind::Started, None);
     Ok(())
 }
 
-/// A start may bring the payload as first captured, or as it now is; any other belongs to another run. One without a
-/// payload asks for whatever is there.
+/// Whether the run's current payload differs from the request's. A request may carry the first or the current revision, or
+/// none; any other payload is a conflict.
 fn payload_differs(tx: &mut Tx<'_>, row: &RunRow, sent: &NewRun) -> Result<bool> {
     if sent.payload.kind == PayloadKind::None {
         return Ok(tx.rows.payload_digest(row.id, row.run.revision)?.is_some());
@@ -206,7 +207,7 @@ fn payload_differs(tx: &mut Tx<'_>, row: &RunRow, sent: &NewRun) -> Result<bool>
     Err(Error::RunConflict)
 }
 
-pub fn answer(tx: &mut Tx<'_>, row: &RunRow, created: bool, payload_differs: bool) -> Result<Begun> {
+pub fn answer(tx: &mut Tx<'_>, row: &RunRow, created: bool, payload_differs: bool) -> Result<CommittedStart> {
     let held = row.run.lease();
     let answer = StartAnswer {
         run_id: row.run_id.clone(),
@@ -228,7 +229,7 @@ pub fn answer(tx: &mut Tx<'_>, row: &RunRow, created: bool, payload_differs: boo
     let (queue, versions) = (tx.queue_by_id(row.queue)?, row.versions.clone());
     let (closed, epoch) = (row.run.state.name().is_closed(), row.run.epoch);
     let (run, queue) = (row.id, queue.name);
-    Ok(Begun { run, answer, versions, created, payload_differs, closed, queue, epoch, only_state: false })
+    Ok(CommittedStart { run, answer, versions, created, payload_differs, closed, queue, epoch, only_state: false })
 }
 
 /// The lease of the attempt under way.

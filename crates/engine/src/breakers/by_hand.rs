@@ -1,19 +1,34 @@
-//! A person opens or closes a breaker.
+//! Manual opening and closing of a breaker.
 
 use redrive_core::breaker::{BreakerEvent, ByHand, Key, Scope};
-use redrive_core::text::Label;
+use redrive_core::ids::Tenant;
+use redrive_core::text::{Label, Text};
+use redrive_core::time::Timestamp;
 use redrive_core::wire::{BreakerAction, BreakerView};
 
 use crate::breakers::cache;
 use crate::breakers::{stored, views};
 use crate::error::{Error, Result};
-use crate::model::breakers::BreakerAct;
 use crate::tx::Tx;
+
+/// Opens or closes one breaker: the tenant's own, or with a provider or a model the tenant's breaker for that. Without a
+/// tenant it is the shared breaker of that provider and model.
+#[derive(Debug, Clone)]
+pub struct BreakerAct {
+    pub tenant: Option<Tenant>,
+    pub environment: Label,
+    pub provider: Option<Label>,
+    pub model: Option<Label>,
+    pub action: BreakerAction,
+    pub until: Option<Timestamp>,
+    pub actor: String,
+    pub reason: Option<Text>,
+}
 
 /// `POST /v1/tenants/{tenant}/breaker`, `POST /v1/breakers`.
 pub fn operate(tx: &mut Tx<'_>, act: &BreakerAct) -> Result<BreakerView> {
     if let Some(tenant) = &act.tenant {
-        // Nobody makes a tenant by freezing it.
+        // Opening a breaker does not create a tenant.
         tx.find_tenant(tenant)?.ok_or(Error::NotFound("tenant"))?;
     }
     cache::lock_breakers(tx)?;
@@ -28,7 +43,7 @@ pub fn operate(tx: &mut Tx<'_>, act: &BreakerAct) -> Result<BreakerView> {
     };
     cache::move_breaker(tx, &key, &event, &settings)?;
     match act.action {
-        // The opening has written itself down.
+        // `move_breaker` records an opening.
         BreakerAction::Open => {}
         BreakerAction::Close => stored::note(tx, &key.name(), &act.actor, "closed", act.reason.as_ref())?,
         BreakerAction::Reset => stored::note(tx, &key.name(), &act.actor, "reset", act.reason.as_ref())?,

@@ -1,4 +1,4 @@
-//! What the committer knows of breakers, and the one way in which one of them moves.
+//! The committer's cache of breakers, and the one function that changes a breaker.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -14,46 +14,46 @@ use crate::error::Result;
 use crate::runs::run_row::RunRow;
 use crate::tx::Tx;
 
-/// Beyond this many, what has a row is let go of, and so is what has seen nothing but successes.
+/// Beyond this many entries, those that are closed and unchanged are dropped.
 const KNOWN_MAX: usize = 50_000;
 
-/// Copies of the rows, and those that need none yet.
+/// Breakers with a row, and those that need none yet.
 #[derive(Debug, Default)]
 pub struct Breakers {
     pub loaded: bool,
     pub all: HashMap<Key, Breaker>,
-    /// Those that were asked for; what is not among `all` has no row.
+    /// Keys that were looked up; one that is not in `all` has no row.
     asked: HashSet<Key>,
-    /// How many rows a tenant has, those included that this batch makes.
+    /// By tenant: its number of rows, including those of this batch.
     pub counted: HashMap<i64, usize>,
     /// Those that are not closed.
     pub open: BTreeSet<Key>,
-    /// The last generation that was given out.
+    /// The last generation.
     pub last: u64,
-    /// Where a breaker begins that nothing is known of. It may have been forgotten since it last changed: results of
-    /// attempts that began before this say nothing of it.
+    /// The generation of a breaker without an entry. It may have been dropped after its last change, so results of attempts
+    /// that began earlier do not count.
     pub blank: u64,
     pub last_changed: bool,
-    /// Moved since the last commit.
+    /// Changed since the last commit.
     pub dirty: BTreeSet<Key>,
-    /// Where letting go has come to, by the holder's name.
-    pub releases: HashMap<Label, Releasing>,
+    /// Progress of releases, by the name of the breaker.
+    pub releases: HashMap<Label, ReleaseProgress>,
 }
 
-/// How far the runs of one holder have been let go.
+/// How far the held runs of one breaker have been released.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Releasing {
+pub struct ReleaseProgress {
     /// The tenant served last.
     pub after: i64,
-    /// When the last run that was let go comes up.
+    /// When the last released run falls due.
     pub up_to: Timestamp,
-    /// What was let go to find out.
-    pub offer: Option<Offer>,
+    /// Of a half-open breaker.
+    pub offer: Option<ProbeOffer>,
 }
 
-/// Runs that were made due so that one of them finds out.
+/// Runs that were made due so that one of them becomes the probe.
 #[derive(Debug, Clone, Copy)]
-pub struct Offer {
+pub struct ProbeOffer {
     /// The last of them, and how many there were.
     pub run: i64,
     pub runs: usize,
@@ -61,18 +61,18 @@ pub struct Offer {
 }
 
 impl Breakers {
-    /// All but where letting go has come to.
+    /// Clears all but the progress of releases.
     pub fn forget(&mut self) {
         *self = Self { releases: std::mem::take(&mut self.releases), ..Self::default() };
     }
 
-    /// Takes over what the rows say.
+    /// Replaces the entries by what was read.
     fn load(&mut self, all: Vec<(Key, Breaker)>, last: u64) {
         self.open = all.iter().filter(|(_, breaker)| !breaker.is_closed()).map(|(key, _)| key.clone()).collect();
         let moved = std::mem::replace(&mut self.all, all.into_iter().collect());
         self.asked.clear();
         (self.last, self.loaded) = (last, true);
-        // Successes that nobody had to be kept from: they stay, unless there is a row by now.
+        // Changes of breakers without a row stay: they were made without the lock.
         self.dirty.retain(|key| !self.all.contains_key(key));
         self.all.extend(moved.into_iter().filter(|(key, _)| self.dirty.contains(key)));
     }
@@ -85,7 +85,7 @@ impl Breakers {
         }
     }
 
-    /// Whether it has counted no failure, as far as is known.
+    /// Whether it has counted no failure.
     pub fn is_blank(&self, key: &Key) -> bool {
         self.all.get(key).is_none_or(Breaker::is_blank)
     }
@@ -103,18 +103,18 @@ fn read_breakers(tx: &mut Tx<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Those whose rows can be read. The others are set aside, and count as closed from here on.
+/// Sets unreadable breakers aside; they count as closed.
 pub fn readable_breakers(tx: &mut Tx<'_>, read: ReadBreakers) -> Result<Vec<(Key, Breaker)>> {
     for corrupt in &read.corrupt {
         if tx.rows.set_breaker_aside(corrupt, tx.now)? {
             let (breaker, why) = (String::from_utf8_lossy(&corrupt.name), &corrupt.why);
-            tracing::error!(%breaker, why, "breaker set aside: its row can't be read");
+            tracing::error!(%breaker, why, "breaker set aside: row unreadable");
         }
     }
     Ok(read.all)
 }
 
-/// Looks up those that are not known yet.
+/// Loads breakers that are not cached.
 pub fn know_breakers(tx: &mut Tx<'_>, keys: &[Key]) -> Result<()> {
     load_breakers(tx)?;
     let known = &tx.known.breakers;
@@ -134,7 +134,7 @@ pub fn know_breakers(tx: &mut Tx<'_>, keys: &[Key]) -> Result<()> {
     Ok(())
 }
 
-/// All that have a row: a tenant's, or everybody's.
+/// Loads all breakers of a tenant, or of all tenants.
 pub fn know_breakers_in(tx: &mut Tx<'_>, tenant: Option<i64>) -> Result<()> {
     let found = tx.rows.breakers_in(tenant)?;
     for (key, breaker) in readable_breakers(tx, found)? {
@@ -143,7 +143,7 @@ pub fn know_breakers_in(tx: &mut Tx<'_>, tenant: Option<i64>) -> Result<()> {
     Ok(())
 }
 
-/// Whether a tenant has as many breakers as it may.
+/// Whether the tenant has the maximum number of breakers.
 pub fn has_all_breakers(tx: &mut Tx<'_>, tenant: i64) -> Result<bool> {
     let count = match tx.known.breakers.counted.get(&tenant) {
         Some(count) => *count,
@@ -153,24 +153,24 @@ pub fn has_all_breakers(tx: &mut Tx<'_>, tenant: i64) -> Result<bool> {
     Ok(count >= BREAKERS_PER_TENANT_MAX)
 }
 
-/// From here to the commit nobody else moves a breaker, and what is known of them is how they stand.
+/// Locks breakers until the commit, and reloads them if others may have changed them.
 pub fn lock_breakers(tx: &mut Tx<'_>) -> Result<()> {
     if tx.rows.lock_breakers()? { read_breakers(tx) } else { load_breakers(tx) }
 }
 
-/// Whether anything is held back at all.
+/// Whether any breaker is not closed.
 pub fn any_breaker_open(tx: &mut Tx<'_>) -> Result<bool> {
     load_breakers(tx)?;
     Ok(!tx.known.breakers.open.is_empty())
 }
 
-/// The generation in which an attempt begins now.
+/// The current generation.
 pub fn generation(tx: &mut Tx<'_>) -> Result<u64> {
     load_breakers(tx)?;
     Ok(tx.known.breakers.last)
 }
 
-/// The breakers that watch a run, in the order in which they are asked.
+/// The breakers of a run, in the order in which they are checked.
 pub fn keys_of(tx: &mut Tx<'_>, row: &RunRow) -> Result<Vec<Key>> {
     let tenant = tx.tenant_name(row.tenant)?;
     let key = |scope| Key { environment: row.environment.clone(), scope };
@@ -184,7 +184,7 @@ pub fn keys_of(tx: &mut Tx<'_>, row: &RunRow) -> Result<Vec<Key>> {
     Ok(keys)
 }
 
-/// Moves a breaker; one that was not there has seen nothing yet. A change of state is written down.
+/// Applies an event to a breaker. A change of state is recorded in its history.
 pub fn move_breaker(
     tx: &mut Tx<'_>,
     key: &Key,
@@ -221,15 +221,15 @@ pub fn move_breaker(
     if after != before {
         known.dirty.insert(key.clone());
     }
-    let said = if changed { in_words(&before, &after, event) } else { None };
+    let note = if changed { note_of(&before, &after, event) } else { None };
     known.all.insert(name, after);
-    if let Some((actor, event, note)) = said {
+    if let Some(BreakerNote { actor, event, note }) = note {
         stored::note(tx, &key.name(), &actor, event, note.as_ref())?;
     }
     Ok(state)
 }
 
-/// What time alone has changed.
+/// Applies a transition that is due by time.
 pub fn tick(tx: &mut Tx<'_>, key: &Key, settings: &BreakerSettings) -> Result<()> {
     if tx.known.breakers.all.get(key).is_some_and(|breaker| breaker.is_up(tx.now)) {
         move_breaker(tx, key, &BreakerEvent::Tick, settings)?;
@@ -237,14 +237,14 @@ pub fn tick(tx: &mut Tx<'_>, key: &Key, settings: &BreakerSettings) -> Result<()
     Ok(())
 }
 
-/// What time alone has changed, for whoever only looks: nothing of it is written.
-pub fn look_ahead(tx: &mut Tx<'_>, key: &Key, settings: &BreakerSettings) {
+/// Applies a transition that is due by time to the cached copy only, for reads.
+pub fn tick_cached(tx: &mut Tx<'_>, key: &Key, settings: &BreakerSettings) {
     let known = &mut tx.known.breakers;
     let turn = BreakerContext {
         settings,
         shared: key.tenant().is_none(),
         now: tx.now,
-        // No time is drawn: it only looks.
+        // Reads draw no jitter.
         jitter: 0.0,
         next: known.last + 1,
     };
@@ -253,7 +253,7 @@ pub fn look_ahead(tx: &mut Tx<'_>, key: &Key, settings: &BreakerSettings) {
     }
 }
 
-/// What holds for a breaker that no run is at hand for.
+/// The settings of a breaker, without a run.
 pub fn settings_of(tx: &mut Tx<'_>, key: &Key) -> BreakerSettings {
     match key.tenant() {
         Some(tenant) => tx.policies.resolve(Default::default(), &Default::default(), tenant).breaker,
@@ -261,14 +261,26 @@ pub fn settings_of(tx: &mut Tx<'_>, key: &Key) -> BreakerSettings {
     }
 }
 
-type Said = (String, &'static str, Option<Text>);
+/// An entry of a breaker's history.
+struct BreakerNote {
+    actor: String,
+    event: &'static str,
+    note: Option<Text>,
+}
 
-/// A change of state as its record tells it.
-fn in_words(before: &Breaker, after: &Breaker, event: &BreakerEvent) -> Option<Said> {
-    let engine = || "engine".to_owned();
+impl BreakerNote {
+    fn engine(event: &'static str, note: Option<&str>) -> Option<Self> {
+        Some(Self { actor: "engine".to_owned(), event, note: note.map(Text::from) })
+    }
+}
+
+/// The history entry of a change of state.
+fn note_of(before: &Breaker, after: &Breaker, event: &BreakerEvent) -> Option<BreakerNote> {
     match (event, &after.state) {
-        (BreakerEvent::OpenedByHand { by, .. }, _) => Some((by.actor.clone(), "opened", by.reason.clone())),
-        // Whoever closes it writes that down, with a name.
+        (BreakerEvent::OpenedByHand { by, .. }, _) => {
+            Some(BreakerNote { actor: by.actor.clone(), event: "opened", note: by.reason.clone() })
+        }
+        // The caller records a reset with its actor.
         (BreakerEvent::Reset, _) => None,
         (BreakerEvent::Ended { .. }, BreakerState::Open { tries, .. }) => {
             let what = match &before.state {
@@ -277,15 +289,13 @@ fn in_words(before: &Breaker, after: &Breaker, event: &BreakerEvent) -> Option<S
                     format!("The probe failed: opening {tries} in a row.")
                 }
             };
-            Some((engine(), "opened", Some(Text::from(what.as_str()))))
+            BreakerNote::engine("opened", Some(&what))
         }
         (BreakerEvent::Ended { .. }, BreakerState::Closed { .. }) => {
-            Some((engine(), "closed", Some(Text::from("The probe succeeded."))))
+            BreakerNote::engine("closed", Some("The probe succeeded."))
         }
-        (BreakerEvent::Tick, BreakerState::Closed { .. }) => {
-            Some((engine(), "closed", Some(Text::from("Its time was over."))))
-        }
-        (BreakerEvent::Tick, BreakerState::HalfOpen { .. }) => Some((engine(), "half_open", None)),
+        (BreakerEvent::Tick, BreakerState::Closed { .. }) => BreakerNote::engine("closed", Some("Its time was over.")),
+        (BreakerEvent::Tick, BreakerState::HalfOpen { .. }) => BreakerNote::engine("half_open", None),
         (BreakerEvent::Ended { .. }, BreakerState::HalfOpen { .. })
         | (BreakerEvent::Tick, BreakerState::Open { .. })
         | (BreakerEvent::ProbeGranted(_) | BreakerEvent::ProbeLost(_), _) => None,

@@ -1,4 +1,4 @@
-//! An attempt that began here has ended: each breaker that watches it counts it, in the same commit.
+//! Counts the end of an attempt for its breakers, in the same commit.
 
 use redrive_core::breaker::{BreakerEvent, BreakerStateName, Counts, Key, Probe, Scope, counts};
 use redrive_core::policy::Policy;
@@ -10,8 +10,8 @@ use crate::error::Result;
 use crate::runs::run_row::RunRow;
 use crate::tx::Tx;
 
-/// Counts the end of the attempt under `epoch`; without a reason it was a success. Whoever was not begun here says
-/// nothing of beside how many successes it stands, and is not counted.
+/// Counts the end of the attempt under `epoch`; without a reason it was a success. Attempts without a lease are not
+/// counted: their successes are not reported, so they would distort the failure rate.
 pub fn attempt_ended(
     tx: &mut Tx<'_>,
     row: &RunRow,
@@ -31,13 +31,13 @@ pub fn attempt_ended(
         if counts == Counts::Nothing && !tx.known.breakers.open.contains(&key) {
             continue;
         }
-        // A success beside nothing but successes keeps nobody waiting.
+        // A success of a breaker without failures needs no lock.
         if counts != Counts::Success || !tx.known.breakers.is_blank(&key) {
             cache::lock_breakers(tx)?;
             cache::know_breakers(tx, &keys)?;
         }
         if failed == Some(&Reason::Silent) && tx.known.breakers.open.contains(&key) {
-            // A worker that went quiet has found nothing out: the slot is free for the next.
+            // A silent probe has no result; its slot becomes free.
             cache::move_breaker(tx, &key, &BreakerEvent::ProbeLost(attempt), &policy.breaker)?;
             continue;
         }
@@ -52,8 +52,8 @@ pub fn attempt_ended(
     Ok(())
 }
 
-/// The breakers that the end of an attempt is counted for. A tenant has a bounded number of its own; what fails under
-/// further names is counted for one that they share, and says nothing of what others see.
+/// The breakers that count the end of an attempt. A tenant has a limited number of breakers; further names share one,
+/// which does not count for the shared breaker of all tenants.
 fn keys_counted(tx: &mut Tx<'_>, row: &RunRow, failed: Option<&Reason>) -> Result<Vec<Key>> {
     let mut keys = cache::keys_of(tx, row)?;
     let others: Vec<Key> = keys.iter().filter_map(Key::other).collect();
@@ -76,7 +76,7 @@ fn keys_counted(tx: &mut Tx<'_>, row: &RunRow, failed: Option<&Reason>) -> Resul
     Ok(keys)
 }
 
-/// A tenant's own breaker for a model says nothing while everybody's does.
+/// A tenant's breaker for a model does not count while the shared breaker of that model is open.
 fn is_taken_over(tx: &Tx<'_>, key: &Key) -> bool {
     match &key.scope {
         Scope::Model { .. } if tx.known.breakers.open.is_empty() => false,
@@ -88,7 +88,7 @@ fn is_taken_over(tx: &Tx<'_>, key: &Key) -> bool {
     }
 }
 
-/// It is down for everybody: one breaker says so, and the tenants' own make way. A person's word stays.
+/// The shared breaker opened: closes the tenants' own breakers of that model, except those opened manually.
 fn take_over(tx: &mut Tx<'_>, wide: &Key) -> Result<()> {
     let Scope::Everywhere { provider, model } = &wide.scope else { return Ok(()) };
     let (settings, known) = (tx.policies.shared_breakers(), &tx.known.breakers);

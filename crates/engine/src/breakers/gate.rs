@@ -1,4 +1,4 @@
-//! May this attempt begin? Asked in the transaction that begins it, so that over all workers one probe goes through.
+//! Decides whether an attempt may begin, in the transaction that begins it, so that one probe passes over all workers.
 
 use redrive_core::breaker::{Admission, Asker, BreakerEvent, BreakerState, BreakerStateName, Key, Probe};
 use redrive_core::lifecycle::Event as Move;
@@ -13,48 +13,49 @@ use crate::runs::run_row;
 use crate::runs::run_row::RunRow;
 use crate::tx::Tx;
 
-/// The breakers that an attempt finds out about.
+/// The half-open breakers that an attempt probes.
 #[derive(Debug, Default)]
 pub struct Probes(Vec<Key>);
 
 #[derive(Debug)]
-pub enum Gate {
+pub enum GateDecision {
     Open(Probes),
+    /// By the breaker of this name.
     Held(Label),
 }
 
-/// Whether the next attempt of a run may begin. Reads nothing while every breaker is closed.
-pub fn gate(tx: &mut Tx<'_>, row: &RunRow) -> Result<Gate> {
+/// Whether the next attempt of a run may begin. Free while every breaker is closed.
+pub fn gate(tx: &mut Tx<'_>, row: &RunRow) -> Result<GateDecision> {
     if !cache::any_breaker_open(tx)? {
-        return Ok(Gate::Open(Probes::default()));
+        return Ok(GateDecision::Open(Probes::default()));
     }
     let (_, policy) = run_row::rules_of(tx, row)?;
     let asker = if row.run.is_replay() { Asker::Replay } else { Asker::Retry };
     let mut probes = Probes::default();
-    for key in standing_open(tx, row, &policy.breaker)? {
+    for key in open_breakers(tx, row, &policy.breaker)? {
         let Some(breaker) = tx.known.breakers.all.get(&key) else { continue };
         match breaker.admits(asker) {
             Admission::Pass => {}
             Admission::Probe => probes.0.push(key),
-            Admission::Hold => return Ok(Gate::Held(key.name())),
+            Admission::Hold => return Ok(GateDecision::Held(key.name())),
         }
     }
-    Ok(Gate::Open(probes))
+    Ok(GateDecision::Open(probes))
 }
 
-/// Breakers are advice to whoever begins by its own clock; it may still be the one that finds out.
+/// For callers that retry by themselves: breakers do not hold the attempt, but it may be the probe.
 pub fn gate_as_advice(tx: &mut Tx<'_>, row: &RunRow, policy: &Policy) -> Result<Probes> {
     if !cache::any_breaker_open(tx)? {
         return Ok(Probes::default());
     }
-    let mut keys = standing_open(tx, row, &policy.breaker)?;
+    let mut keys = open_breakers(tx, row, &policy.breaker)?;
     let all = &tx.known.breakers.all;
     keys.retain(|key| all.get(key).is_some_and(|breaker| breaker.admits(Asker::Retry) == Admission::Probe));
     Ok(Probes(keys))
 }
 
-/// The run's breakers that are not closed, as they stand now. Where breakers are off only a person's word counts.
-fn standing_open(tx: &mut Tx<'_>, row: &RunRow, settings: &BreakerSettings) -> Result<Vec<Key>> {
+/// The run's breakers that are not closed now. Where the policy turns breakers off, only manually opened ones.
+fn open_breakers(tx: &mut Tx<'_>, row: &RunRow, settings: &BreakerSettings) -> Result<Vec<Key>> {
     let mut keys = cache::keys_of(tx, row)?;
     add_shared(tx, &mut keys)?;
     keys.retain(|key| tx.known.breakers.open.contains(key));
@@ -72,7 +73,7 @@ fn standing_open(tx: &mut Tx<'_>, row: &RunRow, settings: &BreakerSettings) -> R
     Ok(keys)
 }
 
-/// An open breaker that names share speaks for those that have none of their own.
+/// Adds the shared breaker of further names, for names without a breaker of their own.
 fn add_shared(tx: &mut Tx<'_>, keys: &mut Vec<Key>) -> Result<()> {
     let open = &tx.known.breakers.open;
     let is_open = |key: &Key| key.other().is_some_and(|other| open.contains(&other));
@@ -86,7 +87,7 @@ fn add_shared(tx: &mut Tx<'_>, keys: &mut Vec<Key>) -> Result<()> {
     Ok(())
 }
 
-/// A probe is under way only while its run is, under the same lease: however it ended, the slot is free.
+/// Frees the slot of a probe whose run is no longer under the same lease.
 pub fn free_lost_probe(tx: &mut Tx<'_>, key: &Key, settings: &BreakerSettings) -> Result<()> {
     let probe = match tx.known.breakers.all.get(key).map(|breaker| &breaker.state) {
         Some(BreakerState::HalfOpen { probe: Some(probe), .. }) => *probe,
@@ -101,7 +102,7 @@ pub fn free_lost_probe(tx: &mut Tx<'_>, key: &Key, settings: &BreakerSettings) -
     Ok(())
 }
 
-/// The attempt has begun: it carries its generation, and the slots it was let through for are taken.
+/// Records the generation of an attempt that begins, and takes the slots of its probes.
 pub fn begun(tx: &mut Tx<'_>, row: &mut RunRow, probes: Probes, policy: &Policy) -> Result<()> {
     row.generation = cache::generation(tx)?;
     let probe = Probe { run: row.id, epoch: row.run.epoch };
@@ -111,7 +112,7 @@ pub fn begun(tx: &mut Tx<'_>, row: &mut RunRow, probes: Probes, policy: &Policy)
     Ok(())
 }
 
-/// A due run waits for its holder instead.
+/// Puts a due run on hold.
 pub fn hold(tx: &mut Tx<'_>, mut row: RunRow, by: Label) -> Result<()> {
     let (_, policy) = run_row::rules_of(tx, &row)?;
     let before = row.clone();
@@ -119,17 +120,17 @@ pub fn hold(tx: &mut Tx<'_>, mut row: RunRow, by: Label) -> Result<()> {
     run_row::save(tx, &before, &row)
 }
 
-/// What holds the retries of a run, for the verdict on its failure.
-pub fn look_at_breakers(tx: &mut Tx<'_>, row: &mut RunRow, policy: &Policy) -> Result<()> {
+/// Loads the breakers that hold retries of a run, for its verdict.
+pub fn load_holds(tx: &mut Tx<'_>, row: &mut RunRow, policy: &Policy) -> Result<()> {
     if !cache::any_breaker_open(tx)? {
         return Ok(());
     }
-    let keys = standing_open(tx, row, &policy.breaker)?;
+    let keys = open_breakers(tx, row, &policy.breaker)?;
     let all = &tx.known.breakers.all;
     let holds = keys.iter().filter(|key| {
         all.get(key).is_some_and(|breaker| match breaker.name() {
             BreakerStateName::Open => true,
-            // One that is half open is asked when the retry is due.
+            // A half-open breaker is checked when the retry is due.
             BreakerStateName::HalfOpen | BreakerStateName::Closed => false,
         })
     });
@@ -137,7 +138,7 @@ pub fn look_at_breakers(tx: &mut Tx<'_>, row: &mut RunRow, policy: &Policy) -> R
     Ok(())
 }
 
-/// How the breakers of a run stand, the worst of them.
+/// The worst state of the breakers of a run.
 pub fn breaker_state(tx: &mut Tx<'_>, row: &RunRow) -> Result<BreakerStateName> {
     if !cache::any_breaker_open(tx)? {
         return Ok(BreakerStateName::Closed);
@@ -148,8 +149,7 @@ pub fn breaker_state(tx: &mut Tx<'_>, row: &RunRow) -> Result<BreakerStateName> 
     Ok(worst(keys.iter().filter_map(|key| all.get(key)).map(|breaker| breaker.name())))
 }
 
-/// What a plan tells of breakers: the first that stands open, a person's before any other. It moves none: what time
-/// has changed is found out by whoever is let through.
+/// The open breaker that a plan shows; a manually opened one first. It changes no breaker.
 pub fn open_breaker(tx: &mut Tx<'_>, row: &RunRow, policy: &Policy) -> Result<Option<OpenBreaker>> {
     if !cache::any_breaker_open(tx)? {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Breakers' rows: written with the commit that moved them, and forgotten once they have nothing to say.
+//! Rows of breakers: written with the commit that changed them, deleted once they hold no information.
 
 use redrive_core::breaker::{Breaker, Key};
 use redrive_core::text::{Label, Text};
@@ -11,15 +11,15 @@ use crate::ports::rows::PutBreaker;
 use crate::runs::attempts::json;
 use crate::tx::Tx;
 
-/// Of one breaker; one that flaps for weeks pushes out nobody else's.
+/// Per breaker, so that one that flaps does not displace the events of others.
 const EVENTS_KEPT_MAX: usize = 1_000;
-/// Of all of them, also of those that are long gone.
+/// Also of deleted breakers.
 const EVENTS_KEPT_MS: u64 = 90 * DAY_MS;
 
-/// A closed breaker that nothing was counted for in so long may have nothing to say any more.
+/// A closed breaker without an update for this long may be deleted.
 const IDLE_MS: u64 = 10 * MINUTE_MS;
 
-/// Breakers that were asked for, and those among them whose row can't be read.
+/// The readable and the unreadable rows of a query.
 #[derive(Default)]
 pub struct ReadBreakers {
     pub all: Vec<(Key, Breaker)>,
@@ -32,7 +32,7 @@ pub struct CorruptBreaker {
     pub why: String,
 }
 
-/// Writes what moved; the batch's last act but for its counters.
+/// Writes changed breakers at the end of the batch, before its counters.
 pub fn fold(tx: &mut Tx<'_>) -> Result<()> {
     if tx.known.breakers.last_changed {
         tx.rows.put_generation(tx.known.breakers.last)?;
@@ -52,16 +52,16 @@ pub fn fold(tx: &mut Tx<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Writes down what happened to a breaker, and who did it.
+/// Adds an entry to the history of a breaker.
 pub(super) fn note(tx: &mut Tx<'_>, name: &Label, actor: &str, event: &str, note: Option<&Text>) -> Result<()> {
     tx.rows.insert_breaker_event(name, actor, event, note, tx.now)?;
     Ok(tx.rows.forget_breaker_events(name, EVENTS_KEPT_MAX)?)
 }
 
-/// Forgets what happened to breakers long ago, the oldest first, and breakers that have nothing to say any more.
+/// Deletes old events, and idle breakers without information.
 pub fn trim_events(tx: &mut Tx<'_>, most: usize) -> Result<Swept> {
     let events = tx.rows.trim_breaker_events(tx.now.minus_ms(EVENTS_KEPT_MS), most)?;
-    let quiet = forget_quiet(tx, most)?;
+    let quiet = delete_idle(tx, most)?;
     Ok(Swept {
         looked_at: events.looked_at + quiet.looked_at,
         moved: events.moved + quiet.moved,
@@ -69,7 +69,7 @@ pub fn trim_events(tx: &mut Tx<'_>, most: usize) -> Result<Swept> {
     })
 }
 
-fn forget_quiet(tx: &mut Tx<'_>, most: usize) -> Result<Swept> {
+fn delete_idle(tx: &mut Tx<'_>, most: usize) -> Result<Swept> {
     let now = tx.now;
     let idle = tx.rows.idle_breakers(now.minus_ms(IDLE_MS), most)?;
     let idle: Vec<Key> = cache::readable_breakers(tx, idle)?.into_iter().map(|(key, _)| key).collect();
@@ -86,7 +86,7 @@ fn forget_quiet(tx: &mut Tx<'_>, most: usize) -> Result<Swept> {
             *breaker = forgotten;
             moved += 1;
         }
-        // One with a long window is written again, and looked at again as late.
+        // A breaker with a long window is written again, which postpones the next check.
         known.dirty.insert(key);
     }
     Ok(Swept { looked_at, moved, more: looked_at == most })

@@ -1,4 +1,4 @@
-//! Breakers as people see them.
+//! Breakers in answers of the API.
 
 use redrive_core::breaker::{Breaker, BreakerState, BreakerStateName, Key, Scope};
 use redrive_core::ids::Tenant;
@@ -14,13 +14,13 @@ use crate::tx::Tx;
 const HELD_COUNT_MAX: u64 = 10_000;
 const HISTORY_MAX: usize = 50;
 
-/// `GET /v1/breakers`: those that are not closed, and those that have seen failures lately.
+/// `GET /v1/breakers`: breakers that are not closed or have recent failures.
 pub fn breakers(tx: &mut Tx<'_>, scope: &TenantScope) -> Result<BreakersAnswer> {
     let tenant = match scope {
         TenantScope::All => None,
         TenantScope::One(tenant) => Some(tenant),
     };
-    let keys = standing(tx, tenant, |key| match scope {
+    let keys = shown_keys(tx, tenant, |key| match scope {
         TenantScope::All => true,
         TenantScope::One(tenant) => key.tenant().is_none_or(|whose| whose == tenant),
     })?;
@@ -31,13 +31,13 @@ pub fn breakers(tx: &mut Tx<'_>, scope: &TenantScope) -> Result<BreakersAnswer> 
             TenantScope::One(_) | TenantScope::All => shown.push(view(tx, key)?),
         }
     }
-    // What was counted is older than the window.
+    // All counted failures are older than the window.
     shown.retain(|view| view.failed != Some(0));
     Ok(BreakersAnswer { breakers: shown })
 }
 
-/// Everybody's breaker as a tenant sees it: that it holds work of its own, and until when. Who opened it and why, since
-/// when, and how others fare is none of its business.
+/// The shared breaker as a tenant sees it: only that it holds the tenant's runs, and until when. The rest is about other
+/// tenants.
 fn as_held(tx: &mut Tx<'_>, key: &Key, tenant: &Tenant) -> Result<Option<BreakerView>> {
     let Some(tenant) = tx.find_tenant(tenant)? else { return Ok(None) };
     let held = tx.rows.held_count(&key.name(), Some(tenant), HELD_COUNT_MAX)?;
@@ -68,8 +68,8 @@ pub fn tenant_breaker(tx: &mut Tx<'_>, tenant: &Tenant) -> Result<TenantBreaker>
     Ok(TenantBreaker { tenant: tenant.clone(), state, breakers, history })
 }
 
-/// What is worth a look, as it stands now, in the order of their names.
-fn standing(tx: &mut Tx<'_>, tenant: Option<&Tenant>, wanted: impl Fn(&Key) -> bool) -> Result<Vec<Key>> {
+/// The breakers to show, by name, with transitions due by time applied.
+fn shown_keys(tx: &mut Tx<'_>, tenant: Option<&Tenant>, wanted: impl Fn(&Key) -> bool) -> Result<Vec<Key>> {
     cache::load_breakers(tx)?;
     match tenant {
         None => cache::know_breakers_in(tx, None)?,
@@ -85,7 +85,7 @@ fn standing(tx: &mut Tx<'_>, tenant: Option<&Tenant>, wanted: impl Fn(&Key) -> b
     keys.sort();
     for key in &keys {
         let settings = cache::settings_of(tx, key);
-        cache::look_ahead(tx, key, &settings);
+        cache::tick_cached(tx, key, &settings);
     }
     Ok(keys)
 }
@@ -99,14 +99,14 @@ pub(super) fn view(tx: &mut Tx<'_>, key: &Key) -> Result<BreakerView> {
         Scope::Model { provider, model, .. } => (BreakerScope::Model, Some((provider, model))),
         Scope::Everywhere { provider, model } => (BreakerScope::Everywhere, Some((provider, model))),
     };
-    let told = |name: &Label| (!name.as_str().is_empty()).then(|| name.clone());
+    let unless_empty = |name: &Label| (!name.as_str().is_empty()).then(|| name.clone());
     let mut view = BreakerView {
         name,
         scope,
         environment: key.environment.clone(),
         tenant: key.tenant().cloned(),
-        provider: named.and_then(|(provider, _)| told(provider)),
-        model: named.and_then(|(_, model)| told(model)),
+        provider: named.and_then(|(provider, _)| unless_empty(provider)),
+        model: named.and_then(|(_, model)| unless_empty(model)),
         state: breaker.name(),
         since: Some(breaker.since),
         until: None,
@@ -135,7 +135,7 @@ pub(super) fn view(tx: &mut Tx<'_>, key: &Key) -> Result<BreakerView> {
     Ok(view)
 }
 
-/// Of the tenant's own breakers.
+/// The history of the tenant's own breakers.
 fn history(tx: &mut Tx<'_>, tenant: &Tenant) -> Result<Vec<BreakerEntry>> {
     let names: Vec<Label> = {
         let own = tx.known.breakers.all.keys().filter(|key| key.tenant() == Some(tenant));

@@ -1,10 +1,10 @@
-//! How a fingerprint is written for people and in filters: `<version>-<hash in hex>`.
+//! The text form of a fingerprint: `<version>-<hash in hex>`.
 
-/// The two columns that name a fingerprint.
+/// The two columns of a fingerprint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FingerprintKey {
     pub version: u8,
-    /// The hash's bits as SQLite keeps them.
+    /// The hash's bits as a signed column.
     pub hash: i64,
 }
 
@@ -12,7 +12,7 @@ impl FingerprintKey {
     pub fn parse(text: &str) -> Option<Self> {
         let (version, hash) = text.split_once('-')?;
         let key = Self { version: version.parse().ok()?, hash: u64::from_str_radix(hash, 16).ok()?.cast_signed() };
-        // One spelling only.
+        // Only the canonical spelling.
         (key.to_string() == text).then_some(key)
     }
 }
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fingerprint_reads_back_and_nothing_else_does() {
+    fn only_the_canonical_spelling_is_a_fingerprint() {
         let key = FingerprintKey { version: 1, hash: -2 };
         assert_eq!(key.to_string(), "1-fffffffffffffffe");
         assert_eq!(FingerprintKey::parse("1-fffffffffffffffe"), Some(key));

@@ -1,4 +1,4 @@
-//! Failures that arrive in one call: which attempt it is, its verdict, its pattern.
+//! Failures reported without a lease.
 
 pub mod fingerprints;
 pub mod rejected;

@@ -1,20 +1,20 @@
-//! What a run carries when it is handed to a worker, put together from what was read after the commit that granted it.
+//! The contents of a leased run, read after the commit that granted the lease.
 
 use redrive_core::verdict::Change;
 use redrive_core::wire::{ErrorReport, HandedChange, LeasedRun};
 
 use crate::error::Result;
-use crate::lease::claim::Granted;
+use crate::lease::grant::GrantedLease;
 use crate::ledger::steps::{StepRow, changed, views};
 use crate::runs::payload::StoredPayload;
 use crate::runs::run_row::RunRow;
 
-/// The trace link, where the producer gave one.
+/// The producer's link to a trace.
 const TRACE: &str = "trace";
-/// Longer errors are cut: what a stranger wrote must not fill the next attempt's context.
+/// Longer errors are truncated: foreign text must not fill the next attempt's context.
 const LAST_ERROR_MAX_BYTES: usize = 2_000;
 
-/// What was read of a run for its worker.
+/// What is read of a run for its worker.
 pub struct RunContents {
     pub payload: StoredPayload,
     pub entries: Vec<StepRow>,
@@ -22,11 +22,11 @@ pub struct RunContents {
     pub last_error: Option<ErrorReport>,
 }
 
-impl Granted {
-    pub fn carrying(self, carried: RunContents) -> Result<LeasedRun> {
-        let RunContents { payload: kept, entries, last_error } = carried;
-        let about = kept.about.clone();
-        let (payload, payload_base64) = kept.into_wire()?;
+impl GrantedLease {
+    pub fn into_leased(self, contents: RunContents) -> Result<LeasedRun> {
+        let RunContents { payload: stored, entries, last_error } = contents;
+        let about = stored.about.clone();
+        let (payload, payload_base64) = stored.into_wire()?;
         Ok(LeasedRun {
             run_id: self.run_id,
             tenant: self.tenant,
@@ -51,28 +51,28 @@ impl Granted {
     }
 }
 
-/// The runs of an answer. One whose payload or steps can't be read is left out, and costs the others nothing: its lease runs
-/// out, and after a few of them it is a dead letter.
-pub fn handed_out(each: impl Iterator<Item = (i64, Result<LeasedRun>)>) -> Result<Vec<LeasedRun>> {
+/// Collects the runs of an answer. A run whose contents cannot be read is left out: its lease expires, and after a few
+/// attempts it is a dead letter.
+pub fn collect_leased(each: impl Iterator<Item = (i64, Result<LeasedRun>)>) -> Result<Vec<LeasedRun>> {
     let mut leased = Vec::new();
     for (run, completed) in each {
         match completed {
             Ok(run) => leased.push(run),
             Err(error) if error.is_passing() => return Err(error),
-            Err(error) => tracing::error!(run, %error, "run not handed out: what it carries can't be read"),
+            Err(error) => tracing::error!(run, %error, "run not handed out: contents unreadable"),
         }
     }
     Ok(leased)
 }
 
-/// What the attempt that begins should do differently, its model among it; whether it is done already is not known here.
+/// The changes of the attempt that begins, including its model; none is applied yet.
 pub fn wanted(row: &RunRow) -> Vec<HandedChange> {
     let model = row.run.target.model.as_ref().map(|model| Change::SetModel { model: model.to_string() });
     let all = model.into_iter().chain(row.run.changes.iter().cloned());
     all.map(|change| HandedChange { change, applied: false }).collect()
 }
 
-/// Whether a change gives the model the last error.
+/// Whether a change adds the last error to the prompt.
 pub fn wants_last_error(changes: &[HandedChange]) -> bool {
     changes.iter().any(|handed| matches!(handed.change, Change::AddLastError { text: None }))
 }

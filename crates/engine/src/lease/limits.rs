@@ -1,5 +1,4 @@
-//! What one tenant may have of the workers at a time, on top of the fair deal. A tenant at its limit is passed over; its
-//! runs stay due.
+//! Limits of a tenant: running attempts and leases per second. A claim skips a tenant at its limit; its runs stay due.
 
 use std::collections::HashMap;
 
@@ -9,24 +8,24 @@ use redrive_core::time::{SECOND_MS, Timestamp};
 use crate::error::Result;
 use crate::tx::Tx;
 
-/// Leases that a tenant may still have, refilled by the clock.
+/// A token bucket: leases that a tenant may still get.
 #[derive(Debug, Clone, Copy)]
-struct Bucket {
+struct TokenBucket {
     left: f64,
     at: Timestamp,
 }
 
-/// Each limited tenant's bucket; a restart fills them, which costs at most a second's worth.
+/// The bucket of each tenant with a rate limit. A restart fills them, which admits at most one second's leases more.
 #[derive(Debug, Clone, Default)]
-pub struct Buckets(HashMap<i64, Bucket>);
+pub struct TokenBuckets(HashMap<i64, TokenBucket>);
 
-impl Buckets {
-    /// How many leases the tenant has left now.
-    fn refilled(&mut self, tenant: i64, per_s: f64, now: Timestamp) -> &mut Bucket {
+impl TokenBuckets {
+    /// The tenant's bucket, refilled up to now.
+    fn refilled(&mut self, tenant: i64, per_s: f64, now: Timestamp) -> &mut TokenBucket {
         let most = per_s.max(1.0);
-        let bucket = self.0.entry(tenant).or_insert(Bucket { left: most, at: now });
+        let bucket = self.0.entry(tenant).or_insert(TokenBucket { left: most, at: now });
         let more = now.since(bucket.at) as f64 / SECOND_MS as f64 * per_s;
-        *bucket = Bucket { left: (bucket.left + more).min(most), at: now.max(bucket.at) };
+        *bucket = TokenBucket { left: (bucket.left + more).min(most), at: now.max(bucket.at) };
         bucket
     }
 }
@@ -41,7 +40,7 @@ fn limits(tx: &mut Tx<'_>, tenant: i64) -> Result<Limits> {
     Ok(limits)
 }
 
-/// How many runs the tenant may be given in this call; any number where nobody has set it a limit.
+/// How many runs the tenant may get now; unbounded without a limit.
 pub fn allowance(tx: &mut Tx<'_>, tenant: i64) -> Result<usize> {
     let Limits { max_running, leases_per_s } = limits(tx, tenant)?;
     let slots = match max_running {
@@ -54,7 +53,7 @@ pub fn allowance(tx: &mut Tx<'_>, tenant: i64) -> Result<usize> {
     Ok(usize::try_from(slots.min(tokens.unwrap_or(u64::MAX))).unwrap_or(usize::MAX))
 }
 
-/// The tenant was given a run.
+/// Takes a token for a granted lease.
 pub fn count_lease(tx: &mut Tx<'_>, tenant: i64) -> Result<()> {
     let now = tx.now;
     if let Some(rate) = limits(tx, tenant)?.leases_per_s {
@@ -63,8 +62,10 @@ pub fn count_lease(tx: &mut Tx<'_>, tenant: i64) -> Result<()> {
     Ok(())
 }
 
-/// Attempts under way: the kept counter, and what this batch has changed of it.
+/// Attempts under way: the stored counter and this batch's change. None while another replica claims for the tenant.
 fn running(tx: &mut Tx<'_>, tenant: i64) -> Result<Option<u64>> {
-    let Some(kept) = tx.rows.running(tenant)? else { return Ok(None) };
-    Ok(Some(u64::try_from(kept + tx.tally.running(tenant)).unwrap_or(0)))
+    let Some(stored) = tx.rows.running(tenant)? else { return Ok(None) };
+    let running = stored + tx.counters.running(tenant);
+    // Counters that need a recount may be negative.
+    Ok(Some(running.max(0).cast_unsigned()))
 }

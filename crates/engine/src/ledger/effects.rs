@@ -1,4 +1,4 @@
-//! The ledger looked into, settled by people, and trimmed.
+//! Entries of the ledger: lookup, reconciliation, and trimming.
 
 use redrive_core::ledger::Recorded;
 use redrive_core::text::Text;
@@ -15,7 +15,7 @@ use crate::runs::run_row;
 use crate::triage::verbs;
 use crate::tx::Tx;
 
-/// How long an entry whose run is gone is kept after its last use.
+/// How long an entry outlives its run after its last use.
 pub const KEPT_MS: u64 = 90 * DAY_MS;
 
 const EFFECT: &str = "effect";
@@ -25,7 +25,7 @@ pub fn effect(rows: &mut dyn Rows, at: &EffectRef) -> Result<EffectView> {
     find(rows, at)?.whole(at.tenant.as_str())
 }
 
-/// By its run, where one is named; otherwise the effect that holds the key, or the last one that gave it up.
+/// By run, if one is named; otherwise the effect that holds the key, or the last one that released it.
 fn find(rows: &mut dyn Rows, at: &EffectRef) -> Result<StepRow> {
     let missing = || Error::NotFound(EFFECT);
     let tenant = rows.tenant_number(&at.tenant)?.ok_or_else(missing)?;
@@ -33,7 +33,7 @@ fn find(rows: &mut dyn Rows, at: &EffectRef) -> Result<StepRow> {
     if let Some(run_id) = &at.run_id {
         let found = match rows.find_run(tenant, run_id)? {
             Some(run) => rows.step_of_run(run.id, key)?,
-            // The run may be gone, and what it did is still known.
+            // Effects outlive their run.
             None => rows.step_holder(tenant, key)?.filter(|found| found.run_id == run_id.as_str()),
         };
         return found.ok_or_else(missing);
@@ -44,7 +44,7 @@ fn find(rows: &mut dyn Rows, at: &EffectRef) -> Result<StepRow> {
     }
 }
 
-/// `POST /v1/effects/{key}/reconcile`. The run stays where it is; its guard, and what a replay would do, change.
+/// `POST /v1/effects/{key}/reconcile`. The run does not move; its guard and its plan change.
 pub fn reconcile(tx: &mut Tx<'_>, act: &Reconcile) -> Result<EffectView> {
     let found = find(tx.rows, &act.at)?;
     if let Recorded::Now(state) = record::reconciled(&found, act.outcome)? {
@@ -68,16 +68,16 @@ pub fn reconcile(tx: &mut Tx<'_>, act: &Reconcile) -> Result<EffectView> {
     effect(tx.rows, &act.at)
 }
 
-/// Which effect, to what, and the reason's own bytes.
+/// The effect, its outcome, and the reason byte for byte.
 fn note(found: &StepRow, act: &Reconcile) -> Text {
     let what = format!("{} {}", found.key, act.outcome);
     let Some(reason) = &act.reason else { return Text::from(what.as_str()) };
-    // Neither a key nor an outcome holds anything that JSON would escape.
-    let said = reason.token().strip_prefix('"').map(|rest| format!("\"{what}: {rest}"));
-    said.and_then(Text::from_token).unwrap_or_else(|| Text::from(what.as_str()))
+    // Keys and outcomes need no JSON escapes.
+    let note = reason.token().strip_prefix('"').map(|rest| format!("\"{what}: {rest}"));
+    note.and_then(Text::from_token).unwrap_or_else(|| Text::from(what.as_str()))
 }
 
-/// Forgets entries that nobody has used for long and whose run is gone: only those are looked at.
+/// Deletes unused entries whose run is gone.
 pub fn trim(tx: &mut Tx<'_>, most: usize) -> Result<Swept> {
     Ok(tx.rows.trim_ledger(tx.now.minus_ms(KEPT_MS), most)?)
 }

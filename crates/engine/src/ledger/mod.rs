@@ -1,4 +1,4 @@
-//! The ledger of steps and effects: recorded once, never repeated by us.
+//! The ledger of steps and effects.
 
 pub mod effects;
 pub mod output_budget;

@@ -1,4 +1,4 @@
-//! How much of the outputs of a run's steps is kept. Whoever gets the run gets all of them, so together they are bounded.
+//! The limit on stored step outputs of a run. A lease carries all of them.
 
 use std::borrow::Cow;
 
@@ -12,10 +12,10 @@ use crate::ledger::steps::StepRow;
 use crate::model::NewStep;
 use crate::runs::run_row::RunRow;
 
-/// Of all steps of one run together. What would pass it is known by its size and hash only.
+/// Of all steps of one run together. Beyond it only size and hash of an output are stored.
 pub const STEP_OUTPUTS_MAX_BYTES: usize = 8 << 20;
 
-/// The step as it is kept in the place of `own`; the run counts it from here on.
+/// Counts the step in place of `own`, and omits its output if the budget is used up.
 pub fn fit<'s>(row: &mut RunRow, own: Option<&StepRow>, step: &'s NewStep) -> Result<Cow<'s, NewStep>> {
     match count(row, own, step.output.as_deref())? {
         None => Ok(Cow::Borrowed(step)),
@@ -23,7 +23,7 @@ pub fn fit<'s>(row: &mut RunRow, own: Option<&StepRow>, step: &'s NewStep) -> Re
     }
 }
 
-/// Counts an output in the place of `own`. Where there is no room for it, what is known of it instead.
+/// Counts an output in place of that of `own`. Returns its size and hash if the budget is used up.
 pub fn count(row: &mut RunRow, own: Option<&StepRow>, output: Option<&[u8]>) -> Result<Option<PayloadOmitted>> {
     let before = own.and_then(|own| own.output.as_deref()).map_or(0, bytes);
     let others = row.step_bytes.saturating_sub(before);

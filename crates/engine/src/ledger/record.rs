@@ -1,4 +1,4 @@
-//! What a reported step does to the ledger. `core` decides; here its answer is kept, and the run's counts with it.
+//! Records reported steps. `core` decides; this module writes the entries and the run's counts.
 
 use std::collections::BTreeSet;
 
@@ -12,12 +12,13 @@ use crate::ledger::steps;
 use crate::ledger::steps::{Mover, StepRow, WORKER, is_effect};
 use crate::model::{NewStep, UnderLease};
 use crate::ports::rows::{MovedEntry, NewEntry};
+use crate::runs::attempts::AttemptEnd;
 use crate::runs::run_row;
 use crate::runs::run_row::RunRow;
 use crate::triage::verbs;
 use crate::tx::Tx;
 
-/// `POST …/steps` under a live lease. The caller keeps the run afterwards.
+/// `POST …/steps` under a live lease. The caller saves the run afterwards.
 pub fn record(tx: &mut Tx<'_>, row: &mut RunRow, step: &NewStep, attempt: u32, epoch: u64) -> Result<StepView> {
     let report = report_of(step)?;
     let key = key_of(tx, row, step, report, epoch)?;
@@ -32,9 +33,9 @@ pub fn record(tx: &mut Tx<'_>, row: &mut RunRow, step: &NewStep, attempt: u32, e
         verbs::note_move(tx, row, row, WORKER, "reconcile", Some(&Text::from(note.as_str())))?;
     }
     match keep(tx, row, step, by, &key, found, recorded)? {
-        StoredAttempt::Recorded(view) => Ok(*view),
-        StoredAttempt::NoRoom(state) => {
-            // An intent that is refused was not begun; whatever else is said has happened.
+        StoredStep::Recorded(view) => Ok(*view),
+        StoredStep::NoRoom(state) => {
+            // A refused intent was not begun; any other status has happened.
             if state.known() != Known::Open {
                 ledger::count_unrecorded(&mut row.run.effects, (is_effect(step, None), state));
                 run_row::save_life(tx, row)?;
@@ -44,14 +45,14 @@ pub fn record(tx: &mut Tx<'_>, row: &mut RunRow, step: &NewStep, attempt: u32, e
     }
 }
 
-/// What became of a step.
-enum StoredAttempt {
+/// The result of recording a step.
+enum StoredStep {
     Recorded(Box<StepView>),
-    /// The run has as many steps as it can have; this is how it would stand.
+    /// The run has the maximum number of steps; the state that the step would have.
     NoRoom(EntryState),
 }
 
-/// Keeps what was decided, and gives the entry as it then stands.
+/// Writes the decision and returns the entry.
 fn keep(
     tx: &mut Tx<'_>,
     row: &mut RunRow,
@@ -60,8 +61,8 @@ fn keep(
     key: &str,
     found: Option<StepRow>,
     recorded: Recorded,
-) -> Result<StoredAttempt> {
-    let view = |entry: &StepRow, replayed| Ok(StoredAttempt::Recorded(Box::new(entry.view(replayed)?)));
+) -> Result<StoredStep> {
+    let view = |entry: &StepRow, replayed| Ok(StoredStep::Recorded(Box::new(entry.view(replayed)?)));
     let (state, holds) = match (recorded, &found) {
         (Recorded::Replayed | Recorded::Same, Some(found)) => {
             tx.rows.touch_step(found, by.epoch, tx.now)?;
@@ -69,12 +70,12 @@ fn keep(
         }
         (Recorded::Now(state), _) => (state, true),
         (Recorded::Beside(state), _) => (state, false),
-        (Recorded::Replayed | Recorded::Same, None) => return Err(vanished()),
+        (Recorded::Replayed | Recorded::Same, None) => return Err(missing_step()),
     };
     let own = found.filter(|found| found.run == Some(row.id));
     let own = if own.is_some() { own } else { tx.rows.step_of_run(row.id, key)? };
     if own.is_none() && row.step_count >= RUN_STEPS_MAX {
-        return Ok(StoredAttempt::NoRoom(state));
+        return Ok(StoredStep::NoRoom(state));
     }
     let step = &*output_budget::fit(row, own.as_ref(), step)?;
     match &own {
@@ -88,11 +89,11 @@ fn keep(
     }
     let before = own.as_ref().map(|own| (own.effect, own.state));
     ledger::recount(&mut row.run.effects, before, (is_effect(step, own.as_ref()), state));
-    view(&tx.rows.step_of_run(row.id, key)?.ok_or_else(vanished)?, false)
+    view(&tx.rows.step_of_run(row.id, key)?.ok_or_else(missing_step)?, false)
 }
 
-fn vanished() -> Error {
-    Error::Unexpected("a step vanished".into())
+fn missing_step() -> Error {
+    Error::Unexpected("a recorded step is missing".into())
 }
 
 fn as_error(refused: EntryRefused, found: Option<&StepRow>) -> Error {
@@ -108,13 +109,13 @@ fn as_error(refused: EntryRefused, found: Option<&StepRow>) -> Error {
     }
 }
 
-/// A person's word on an entry in doubt; the errors are the same as a worker's.
+/// Reconciles an entry; refusals become the same errors as for a worker.
 pub fn reconciled(found: &StepRow, outcome: redrive_core::wire::EffectOutcome) -> Result<Recorded> {
     ledger::reconcile(found.state, outcome).map_err(|refused| as_error(refused, Some(found)))
 }
 
-/// Outcomes that come after their lease has ended: each is recorded if that lease began the entry. True when one was.
-/// The run stays where it is; what a replay of it would do changes.
+/// Records outcomes after their lease has ended, if that lease began the entry. True if any was recorded. The run does not
+/// move; its plan changes.
 pub fn record_late(tx: &mut Tx<'_>, row: &mut RunRow, under: &UnderLease, steps: &[NewStep]) -> Result<bool> {
     let epoch = under.lease.epoch;
     let mut any = false;
@@ -144,7 +145,7 @@ pub fn record_late(tx: &mut Tx<'_>, row: &mut RunRow, under: &UnderLease, steps:
     Ok(any)
 }
 
-/// Moves an entry on by a worker's word; the check stays unless another is declared.
+/// Updates an entry from a report; its check stays unless the report has one.
 fn move_step(
     tx: &mut Tx<'_>,
     found: &StepRow,
@@ -165,15 +166,16 @@ fn move_step(
     Ok(tx.rows.move_step(&moved, tx.now)?)
 }
 
-/// Steps reported with the end of an attempt: the list names them all, so an unnamed one is known by its place.
+/// Records the steps that come with the end of an attempt. The list is complete, so a step without a key is identified by
+/// its position.
 pub fn keep_steps(
     tx: &mut Tx<'_>,
     row: &mut RunRow,
-    attempt: u32,
-    epoch: u64,
+    ended: AttemptEnd,
     versions: &Versions,
     steps: &[NewStep],
 ) -> Result<()> {
+    let (attempt, epoch) = (ended.number, ended.epoch.unwrap_or(0));
     let by = Mover { attempt, epoch, versions };
     let mut dropped = 0;
     for (at, step) in steps.iter().enumerate() {
@@ -183,8 +185,8 @@ pub fn keep_steps(
         let recorded = ledger::apply(entry.as_ref(), report_of(step)?, By::End { epoch })
             .map_err(|refused| as_error(refused, found.as_ref()))?;
         if recorded != Recorded::Same || found.is_some() {
-            // The end of an attempt is never refused for its steps.
-            if let StoredAttempt::NoRoom(state) = keep(tx, row, step, by, &key, found, recorded)? {
+            // Too many steps do not refuse the end of an attempt.
+            if let StoredStep::NoRoom(state) = keep(tx, row, step, by, &key, found, recorded)? {
                 ledger::count_unrecorded(&mut row.run.effects, (is_effect(step, None), state));
                 dropped += 1;
             }
@@ -207,7 +209,7 @@ pub(crate) fn keys_in_list(steps: &[NewStep]) -> Vec<String> {
     (0..steps.len()).map(|at| key_in_list(steps, at)).collect()
 }
 
-/// Those without a key are counted in their order, past the ones that others of the list have for a key.
+/// Steps without a key are numbered in order; numbers that other steps use as their key are skipped.
 fn key_in_list(steps: &[NewStep], at: usize) -> String {
     let step = &steps[at];
     if let Some(key) = &step.key {
@@ -221,13 +223,13 @@ fn key_in_list(steps: &[NewStep], at: usize) -> String {
     ledger::unnamed_key(step.name.as_str(), ledger::free_ordinal(&taken, earlier))
 }
 
-/// The key that a step gave, or what it is known by without one.
+/// The key of a step, or a generated one.
 fn key_of(tx: &mut Tx<'_>, row: &RunRow, step: &NewStep, report: EntryReport, epoch: u64) -> Result<String> {
     if let Some(key) = &step.key {
         return Ok(key.as_str().to_owned());
     }
     let stem = ledger::unnamed_stem(step.name.as_str());
-    // `;` is what follows `:`, so that the keys of the name lie between the two.
+    // `;` follows `:` in ASCII, so that all keys of the name lie in this range.
     let mut of_name = Vec::new();
     for found in tx.rows.steps_between(row.id, &stem, &format!("{stem};"))? {
         of_name.extend(ledger::ordinal_of_key(&found.key, &stem).map(|ordinal| Unnamed {

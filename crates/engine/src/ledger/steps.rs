@@ -1,4 +1,4 @@
-//! Entries of the ledger: found, begun, moved on. What may move is decided in `core`; nothing here asks why.
+//! Rows of the ledger and their views.
 
 use redrive_core::ids::CallId;
 use redrive_core::ledger::{CallMatch, Entry, EntryState, VersionChange, Will, versions_changed};
@@ -15,7 +15,7 @@ use crate::runs::attempts::json;
 use crate::runs::run_row::RunRow;
 use crate::tx::Tx;
 
-/// An entry as its row holds it.
+/// A row of the ledger.
 #[derive(Debug, Clone)]
 pub struct StepRow {
     pub id: i64,
@@ -42,7 +42,7 @@ pub struct StepRow {
 }
 
 impl StepRow {
-    /// As the moves of a run see it, when `step` is reported.
+    /// The entry that `core` decides on when run `run` reports `step`.
     pub fn entry(&self, run: i64, step: &NewStep) -> Entry {
         let call = match &step.call_id {
             None => CallMatch::Unnamed,
@@ -96,7 +96,7 @@ impl StepRow {
         })
     }
 
-    /// As far as a plan depends on it.
+    /// The parts that a plan depends on.
     pub fn fact(&self) -> Result<StepFact> {
         Ok(StepFact {
             name: Label::from(self.name.as_str()),
@@ -107,7 +107,7 @@ impl StepRow {
         })
     }
 
-    /// The whole entry, for those who look it up.
+    /// The entry with its tenant and run.
     pub fn whole(&self, tenant: &str) -> Result<EffectView> {
         let step = self.view(false)?;
         Ok(EffectView {
@@ -132,14 +132,14 @@ impl StepRow {
 }
 
 fn damaged(what: &str) -> Error {
-    Error::Unexpected(format!("a step's {what} can't be read"))
+    Error::Unexpected(format!("a step has an unreadable {what}"))
 }
 
 pub fn views(entries: &[StepRow]) -> Result<Vec<StepView>> {
     entries.iter().map(|entry| entry.view(false)).collect()
 }
 
-/// Where what would be skipped was recorded under other versions than `now`.
+/// The versions under which skipped work was recorded, where they differ from `now`.
 pub fn changed(entries: &[StepRow], now: &Versions) -> Result<Vec<VersionChange>> {
     Ok(versions_changed(&recorded_versions(entries)?, now))
 }
@@ -150,7 +150,7 @@ pub fn recorded_versions(entries: &[StepRow]) -> Result<Vec<Versions>> {
     skipped.map(StepRow::versions).collect()
 }
 
-/// Who moves an entry: the attempt, and the lease it is under (0 without one).
+/// The attempt that reports a step. `epoch` is 0 without a lease.
 #[derive(Debug, Clone, Copy)]
 pub struct Mover<'a> {
     pub attempt: u32,
@@ -158,8 +158,8 @@ pub struct Mover<'a> {
     pub versions: &'a Versions,
 }
 
-/// The entry that a worker means: what the run itself has done, otherwise by an effect's own key over all runs of
-/// the tenant, otherwise within the run.
+/// The entry that a report is about: the run's own if it is done, otherwise for an effect with its own key the tenant's
+/// holder of the key, otherwise the run's own.
 pub fn find_step(tx: &mut Tx<'_>, row: &RunRow, step: &NewStep, key: &str) -> Result<Option<StepRow>> {
     let own = tx.rows.step_of_run(row.id, key)?;
     let is_done = own.as_ref().is_some_and(|own| own.state.will() == Will::Skip);
@@ -169,29 +169,29 @@ pub fn find_step(tx: &mut Tx<'_>, row: &RunRow, step: &NewStep, key: &str) -> Re
     Ok(tx.rows.step_holder(row.tenant, key)?.or(own))
 }
 
-/// Does what a move asks beside keeping the run.
+/// Carries out the effects of a transition.
 pub fn carry_out(tx: &mut Tx<'_>, row: &RunRow, effects: &[Effect]) -> Result<()> {
     for effect in effects {
         match effect {
             Effect::DoubtOpenEffects => tx.rows.doubt_open_effects(row.id, tx.now)?,
             Effect::Wake => tx.wake = true,
-            // Whoever ends an attempt keeps its record: only they have its body.
+            // The caller that ends the attempt records it with its body.
             Effect::AttemptEnded { .. } => {}
         }
     }
     Ok(())
 }
 
-/// Once an effect, always one; what does not say is what it was, and a new one is an effect.
+/// An effect stays an effect. Without a statement a step is what it was, and a new one is an effect.
 pub fn is_effect(step: &NewStep, recorded: Option<&StepRow>) -> bool {
     let before = recorded.map(|recorded| recorded.effect);
     before == Some(true) || step.effect.or(before).unwrap_or(true)
 }
 
-/// Who settles a doubt under a lease.
+/// The actor of outcomes that are reported under a lease.
 pub const WORKER: &str = "worker";
 
-/// None where nobody said.
+/// None without versions.
 pub fn versions_column(versions: &Versions) -> Result<Option<String>> {
     if versions.is_empty() { Ok(None) } else { json(versions).map(Some) }
 }

@@ -1,4 +1,4 @@
-//! What workers ask for and say under a lease.
+//! Lease calls, lease tokens, and reports of success.
 
 use redrive_core::detect::Observed;
 use redrive_core::ids::{QueueName, Uuid};
@@ -15,8 +15,8 @@ pub struct UnderLease {
     pub lease: LeaseToken,
 }
 
-/// What a lease names: the run's own number, the attempt and the epoch, and the proof that it was granted. Whoever has
-/// not got it from us cannot make it, so a tenant's other workers can't write under it.
+/// The token of a lease: the run's number, the attempt and the epoch, and a proof that only the store can make. A worker
+/// without it cannot write under the lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeaseToken {
     pub run: i64,
@@ -26,7 +26,7 @@ pub struct LeaseToken {
 }
 
 impl LeaseToken {
-    /// `secret` belongs to the run and never leaves the store; each of its leases has another proof.
+    /// The run's `secret` never leaves the store; each lease of the run has another proof.
     pub fn granted(secret: u64, run: i64, attempt: u32, epoch: u64) -> Self {
         let mut hash = Sha256::new();
         hash.update(secret.to_le_bytes());
@@ -57,29 +57,29 @@ impl std::str::FromStr for LeaseToken {
             epoch,
             proof,
         };
-        // One spelling only: what we did not write ourselves is no lease.
+        // Only the canonical spelling is a lease.
         (token.to_string() == s).then_some(token).ok_or(NotALease)
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not a lease")]
+#[error("invalid lease")]
 pub struct NotALease;
 
 /// `POST …/succeed`.
 #[derive(Debug, Clone)]
 pub struct Success {
     pub at: RunRef,
-    /// Without one: a caller that retries by itself.
+    /// None: a caller that retries by itself.
     pub lease: Option<LeaseToken>,
     pub attempt: Option<u32>,
     pub digest: Digest,
-    /// What the report shows of itself; whether it counts is for the queue's detectors to say.
+    /// What the queue's detectors judge.
     pub observed: Observed,
     /// [`AttemptBody`] as JSON, encoded.
     pub body: Vec<u8>,
     pub steps: Vec<NewStep>,
-    /// The worker's key that reports it.
+    /// The worker's key.
     pub by: Option<KeyMark>,
 }
 
@@ -93,11 +93,11 @@ pub struct LeaseCall {
     pub max: u32,
     pub lease_ms: Option<u64>,
     pub worker: Option<Label>,
-    /// That the worker runs.
+    /// Of the worker.
     pub versions: Versions,
     pub payload_max_bytes: usize,
-    /// The worker's key that asks.
+    /// The worker's key.
     pub by: Option<KeyMark>,
-    /// The same again gets the same leases while they live.
+    /// A repeated call with the same id gets the same leases while they live.
     pub request_id: Option<Uuid>,
 }

@@ -1,5 +1,5 @@
-//! What goes into a store and what comes out, beside the wire's own types. Handlers prepare these completely
-//! (classified, fingerprinted, encoded), so that the committer only reads state, asks, and writes.
+//! Inputs and results of the use cases, beside the types of the wire. Handlers classify, fingerprint and encode before the
+//! committer runs, which then only reads rows, decides and writes.
 
 use std::collections::BTreeMap;
 
@@ -20,28 +20,26 @@ use redrive_core::wire::{
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-pub mod breakers;
 pub mod lease;
 pub mod operations;
 pub mod patterns;
-pub mod standing;
 pub mod triage;
 
 use crate::codec::{HEAD_BYTES, decoded_len};
 pub use crate::error::Reported;
 pub use crate::model::lease::{LeaseCall, LeaseToken, NotALease, Success, UnderLease};
 
-/// The first bytes of a SHA-256: enough to know the same content again.
+/// The first half of a SHA-256, to recognise equal content.
 pub type Digest = [u8; 16];
 
-/// Whose runs an act may see. Made from a key by authentication, and by nothing else in the server.
+/// The tenants that a caller may see. Only authentication makes it, from a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TenantScope {
     One(Tenant),
     All,
 }
 
-/// One run, named.
+/// A run by name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunRef {
     pub tenant: Tenant,
@@ -53,7 +51,7 @@ pub enum PayloadKind {
     None,
     Json,
     Bytes,
-    /// Too large to send; only its size and hash are known.
+    /// Too large to send: only size and hash are stored.
     Omitted,
 }
 
@@ -61,23 +59,23 @@ impl PayloadKind {
     pub const ALL: &'static [Self] = &[Self::None, Self::Json, Self::Bytes, Self::Omitted];
 }
 
-/// A payload, ready to be kept.
+/// A payload to store.
 #[derive(Debug, Clone)]
 pub struct Payload {
     pub kind: PayloadKind,
     pub digest: Digest,
-    /// Through [`crate::encode`].
+    /// By [`crate::encode`].
     pub encoded: Vec<u8>,
 }
 
 impl Payload {
-    /// How long it is in an answer.
+    /// Its size in an answer.
     pub fn bytes(&self) -> usize {
         decoded_len(self.encoded.len(), self.encoded.get(..HEAD_BYTES).unwrap_or(&self.encoded))
     }
 }
 
-/// What is kept of a run beside its row, as JSON through the codec.
+/// The document stored with a run's payload, as encoded JSON.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct About {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -94,20 +92,20 @@ pub struct About {
     pub payload_omitted: Option<PayloadOmitted>,
 }
 
-/// A worker's key, by its lineage, as runs remember who began or reported them.
+/// A worker's key in a run's row: which keys began or reported the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct KeyMark(u64);
 
 impl KeyMark {
-    /// Six bytes of its hash: a run's row carries them, and no two keys of a tenant share them.
+    /// Six bytes of the lineage's hash keep rows small and are distinct for all practical purposes.
     pub fn of_lineage(lineage: &str) -> Self {
         let hash = Sha256::digest(lineage.as_bytes());
         Self(hash.iter().take(6).fold(0, |mark, byte| mark << 8 | u64::from(*byte)))
     }
 }
 
-/// What describes a run when it is first heard of.
+/// A run as its first report or start describes it.
 #[derive(Debug, Clone)]
 pub struct NewRun {
     pub tenant: Tenant,
@@ -122,16 +120,16 @@ pub struct NewRun {
     pub severity: Severity,
     pub idempotency_key: Option<IdempotencyKey>,
     pub order_key: Option<OrderKey>,
-    /// Absent: false for a new run, as it was for a known one.
+    /// None: false for a new run, unchanged for a known one.
     pub resumable: Option<bool>,
     pub payload: Payload,
     /// [`About`] as JSON, encoded.
     pub about: Vec<u8>,
-    /// The worker's key that brings it; whoever else may read it needs no mark.
+    /// The worker's key; none for other roles, which may read every run of their tenant.
     pub by: Option<KeyMark>,
 }
 
-/// What is kept of an attempt beside its row, as JSON through the codec. Raw tokens inside stay as they came.
+/// The document stored with an attempt, as encoded JSON. Raw JSON tokens stay byte for byte.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct AttemptBody {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -160,12 +158,12 @@ pub struct AttemptBody {
     pub started_at: Option<ClientTime>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<ClientTime>,
-    /// What was cut, by field.
+    /// By field: what was truncated.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub truncated: BTreeMap<String, PayloadOmitted>,
 }
 
-/// How an attempt came to be, known only to the server.
+/// How an attempt began, as the server knows it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct AttemptOrigin {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -175,10 +173,10 @@ pub struct AttemptOrigin {
     pub revision: u32,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub replay: bool,
-    /// As the worker said when it began.
+    /// That the worker gave at the start.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub versions: Versions,
-    /// How the breakers of the run stood when a failure was answered; closed where nothing is said.
+    /// The state of the run's breakers when the failure was answered; none: closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub breaker: Option<BreakerStateName>,
 }
@@ -186,31 +184,54 @@ pub struct AttemptOrigin {
 /// A failed attempt, classified and fingerprinted.
 #[derive(Debug, Clone)]
 pub struct FailedAttempt {
-    /// As the reporter numbered it; a failure under a lease has the lease's number.
+    /// The reporter's number; a failure under a lease has the lease's number.
     pub attempt: Option<u32>,
-    pub digest: Digest,
+    /// Of the report; none for a failure that the engine found.
+    pub digest: Option<Digest>,
     pub failure: Failure,
     pub fingerprint: Fingerprint,
     pub model: Option<Label>,
     pub provider: Option<Label>,
     pub tool: Option<Label>,
     pub step: Option<Label>,
-    /// That this attempt ran with; none under a lease, which knows them from its beginning.
+    /// That this attempt ran with. Empty under a lease, which has them from the start.
     pub versions: Versions,
-    /// How long it ran, by the client's own clock.
+    /// Its duration by the client's clock.
     pub took_ms: Option<u64>,
-    /// What a rule makes of the run's severity.
+    /// The run's severity, where a rule sets it.
     pub severity: Option<Severity>,
     /// [`AttemptBody`] as JSON, encoded.
     pub body: Vec<u8>,
     pub steps: Vec<NewStep>,
-    /// The worker's key that reports it.
+    /// The worker's key.
     pub by: Option<KeyMark>,
+}
+
+impl FailedAttempt {
+    /// A failure that the engine found, without a report.
+    pub fn found(failure: Failure, fingerprint: Fingerprint, body: Vec<u8>) -> Self {
+        Self {
+            attempt: None,
+            digest: None,
+            failure,
+            fingerprint,
+            model: None,
+            provider: None,
+            tool: None,
+            step: None,
+            versions: Versions::new(),
+            took_ms: None,
+            severity: None,
+            body,
+            steps: Vec::new(),
+            by: None,
+        }
+    }
 }
 
 /// `POST /v1/failures`.
 #[derive(Debug, Clone)]
-pub struct Report {
+pub struct NewFailure {
     pub run: NewRun,
     pub failed: FailedAttempt,
 }
@@ -219,33 +240,33 @@ pub struct Report {
 pub struct NewStep {
     pub name: Label,
     pub key: Option<StepKey>,
-    /// None: as it was recorded before; a new one counts as an effect.
+    /// None: as recorded before; a new step counts as an effect.
     pub effect: Option<bool>,
     pub status: StepStatus,
-    /// The JSON token, encoded; none above the limit.
+    /// The JSON token, encoded; none above the size limit.
     pub output: Option<Vec<u8>>,
     pub output_omitted: Option<PayloadOmitted>,
-    /// How to find out whether it happened: a JSON string, encoded.
+    /// Instructions for checking whether it happened: a JSON string, encoded.
     pub check: Option<Vec<u8>>,
-    /// The outcome was found by that check.
+    /// The outcome comes from that check.
     pub checked: bool,
-    /// The call that it is.
+    /// The tool call.
     pub call_id: Option<CallId>,
 }
 
 impl NewStep {
-    /// Whether its key stands for it in the whole tenant. One that is made of its name, given or not, is its run's.
+    /// Whether its key is unique in the tenant. A key made from the step's name is unique in its run only.
     pub fn has_own_key(&self) -> bool {
         self.key.as_ref().is_some_and(|key| !is_of_name(key.as_str()))
     }
 }
 
-/// One entry of the ledger, named.
+/// An entry of the ledger by key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EffectRef {
     pub tenant: Tenant,
     pub key: StepKey,
-    /// Needed for what is unique within its run only: plain steps, and effects that gave no key.
+    /// Needed where the key is unique in its run only: plain steps, and effects without a key.
     pub run_id: Option<RunId>,
 }
 
@@ -254,7 +275,7 @@ pub struct EffectRef {
 pub struct Reconcile {
     pub at: EffectRef,
     pub outcome: EffectOutcome,
-    /// The JSON token, encoded; none above the limit.
+    /// The JSON token, encoded; none above the size limit.
     pub output: Option<Vec<u8>>,
     pub output_omitted: Option<PayloadOmitted>,
     pub actor: String,
@@ -266,42 +287,42 @@ pub struct Reconcile {
 pub struct Start {
     pub run: NewRun,
     pub how: StartHow,
-    /// That an attempt begun by this call runs with.
+    /// Of the attempt that this call begins.
     pub versions: Versions,
     pub idle_ms: Option<u64>,
     pub deadline_ms: Option<u64>,
-    /// What was found before its first attempt.
+    /// The result of the preflight.
     pub fit: Fit,
 }
 
-/// Whether a new run's payload fits its model, where its queue has that enforced.
+/// Whether a new run's payload fits its model, where its queue enforces that.
 #[derive(Debug, Clone, Default)]
 pub enum Fit {
     #[default]
     AsItIs,
-    /// Once these changes are made, from the first attempt on.
+    /// With these changes, from the first attempt on.
     With(Vec<Change>),
-    /// Not at all: it is kept as a dead letter, with the reason in a sentence.
+    /// The run becomes a dead letter; `why` is a sentence.
     Never { rule: &'static str, why: String },
 }
 
-/// The payload that an attempt gets in place of its revision's.
+/// A payload that an attempt gets in place of its revision's.
 #[derive(Debug, Clone)]
-pub struct NewSent {
-    /// Each change with whether it was made, as JSON, encoded.
+pub struct NewSentPayload {
+    /// Each change with whether it was applied, as JSON, encoded.
     pub changes: Vec<u8>,
     /// The JSON token, encoded.
     pub body: Vec<u8>,
 }
 
-/// The payload that an attempt got, beside the one it was made of.
+/// The payload that an attempt got, and the one it was made from.
 #[derive(Debug, Clone)]
-pub struct Sent {
+pub struct SentPayload {
     pub attempt: u32,
     pub revision: u32,
-    /// Every change with whether it was made; empty when the payload went out as it is.
+    /// Every change with whether it was applied; empty for an unchanged payload.
     pub changes: Vec<HandedChange>,
-    /// None: it went out as it is.
+    /// None: the original.
     pub sent: Option<RawJson>,
     pub original: Option<RawJson>,
     pub original_base64: Option<String>,
@@ -316,23 +337,22 @@ pub enum StartHow {
 #[derive(Debug, Clone)]
 pub struct Started {
     pub answer: StartAnswer,
-    /// The run was not known before.
+    /// The run is new.
     pub created: bool,
-    /// Where the run is: its settings say how its payload is read.
+    /// The run's queue, whose settings say how its payload is read.
     pub queue: QueueName,
-    /// What has been decided is that this attempt gets another payload than the one sent; it is still to be made of the
-    /// answer's.
+    /// The attempt gets a changed payload, which is still to be made from the answer's.
     pub to_prepare: bool,
-    /// The payload is not the one that was sent, whatever is made of it.
+    /// The run's payload is not the one in the request.
     pub payload_differs: bool,
 }
 
-/// What a background service did in one round.
+/// The result of one round of a background service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Swept {
     pub looked_at: usize,
     pub moved: usize,
-    /// There may be more: look again at once.
+    /// There may be more work: the next round follows at once.
     pub more: bool,
 }
 
@@ -361,7 +381,7 @@ pub struct RunFilter {
 /// The most attempts, steps or moves in one read of a run.
 pub const DETAIL_PAGE_MAX: u32 = 500;
 
-/// Which page of each list of a run is read: what lies before its cursor, the newest without one.
+/// The page of each list of a run: the entries before its cursor, or the newest without one.
 #[derive(Debug, Clone)]
 pub struct DetailCall {
     /// Of each list.
@@ -382,7 +402,7 @@ pub struct PageCall {
     pub sort: Sort,
     pub limit: u32,
     pub cursor: Option<String>,
-    /// Also say how many there are in all.
+    /// Also count all matches.
     pub count: bool,
 }
 
@@ -408,15 +428,36 @@ impl HourlyKind {
         &[Self::Started, Self::Failed, Self::Retried, Self::Dead, Self::Recovered, Self::Succeeded];
 }
 
-/// A key as the store keeps it: never the secret.
+/// The current number of runs by state, from the stored counters.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StateCounts {
+    /// Every state, also those without runs.
+    pub states: Vec<(StateName, u64)>,
+    /// Dead runs by cause; only causes that occur.
+    pub dead: Vec<(DeadBecause, u64)>,
+    /// Scheduled runs that are held.
+    pub held: u64,
+}
+
+impl StateCounts {
+    pub fn of(&self, state: StateName) -> u64 {
+        self.states.iter().find(|(at, _)| *at == state).map_or(0, |(_, n)| *n)
+    }
+
+    pub fn because(&self, because: DeadBecause) -> u64 {
+        self.dead.iter().find(|(at, _)| *at == because).map_or(0, |(_, n)| *n)
+    }
+}
+
+/// An API key as it is stored: without the secret.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KeyRecord {
     pub id: String,
-    /// The id of the key that it was first: a rotated key has another id and the same lineage.
+    /// The id of the first key in its line: rotation changes the id and keeps the lineage.
     pub lineage: String,
     pub hash: [u8; 32],
     pub role: Role,
-    /// None: spans all tenants.
+    /// None: all tenants.
     pub tenant: Option<Tenant>,
     pub note: Option<Label>,
     pub created_at: Timestamp,

@@ -1,4 +1,4 @@
-//! A bulk action as it goes into the store.
+//! Bulk operations as they are requested and stored.
 
 use redrive_core::ids::{QueueName, RunId};
 use redrive_core::text::{Label, Text};
@@ -18,18 +18,18 @@ pub struct NewOperation {
     pub canary: Option<Canary>,
     pub settle_ms: u64,
     pub dry_run: bool,
-    /// The filter as it was sent, to be shown.
+    /// The filter as sent, for display.
     pub filter: RawJson,
 }
 
-/// Which runs.
+/// The runs of an operation.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Over {
     Filter(Box<RunFilter>),
     Runs(Vec<RunRef>),
 }
 
-/// What is done to each.
+/// The action on each run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Bulk {
     Replay(Box<BulkReplay>),
@@ -41,7 +41,7 @@ pub enum Bulk {
     Merge { into: RunId },
 }
 
-/// Another attempt of each, with the same differences.
+/// A replay of each run, with the same changes.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct BulkReplay {
     pub fix: Option<Fix>,
@@ -49,7 +49,7 @@ pub struct BulkReplay {
     pub model: Option<Label>,
     pub agent: Option<Label>,
     pub queue: Option<QueueName>,
-    /// How large a patch may make a payload.
+    /// The largest payload that a patch may produce.
     pub payload_max_bytes: usize,
 }
 

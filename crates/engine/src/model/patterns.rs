@@ -1,4 +1,4 @@
-//! What people ask of patterns, and what they do about them.
+//! Queries of patterns, and actions on them.
 
 use redrive_core::reason::Reason;
 use redrive_core::text::{Label, Text};
@@ -12,14 +12,14 @@ use crate::model::TenantScope;
 pub struct PatternFilter {
     pub states: Vec<PatternState>,
     pub reasons: Vec<Reason>,
-    /// A part of the template, in any case.
+    /// A part of the template, case-insensitive.
     pub q: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct PatternsCall {
     pub filter: PatternFilter,
-    /// The greatest first.
+    /// Descending.
     pub sort: PatternSort,
     pub limit: u32,
     pub cursor: Option<String>,
@@ -31,19 +31,19 @@ impl PatternsCall {
     }
 }
 
-/// A person's act on a pattern.
+/// An action on a pattern.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PatternVerb {
     Acknowledge,
-    /// Empty: whatever starts from now on has the fix.
+    /// Empty: every attempt that begins from now on has the fix.
     Resolve {
         in_version: Versions,
     },
-    /// None: for good.
+    /// None: without end.
     Mute {
         until: Option<Timestamp>,
     },
-    /// None: to nobody.
+    /// None: unassigns.
     Assign {
         to: Option<Label>,
     },
@@ -52,7 +52,7 @@ pub enum PatternVerb {
     Merge {
         into: String,
     },
-    /// Takes a part out: the one of this fingerprint, or all; of a part itself.
+    /// Takes out the part with this fingerprint, or all parts; of a part, the pattern itself.
     Unmerge {
         fingerprint: Option<String>,
     },
@@ -72,7 +72,7 @@ impl PatternVerb {
     }
 }
 
-/// Who acts on which pattern, and why. A scope over all tenants may name a fingerprint: then it is every tenant's.
+/// An action with its actor and reason. In a scope of all tenants a fingerprint names every tenant's pattern of it.
 #[derive(Debug, Clone)]
 pub struct PatternAct {
     pub scope: TenantScope,

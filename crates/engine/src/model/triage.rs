@@ -1,4 +1,4 @@
-//! What a person does to a run, prepared by handlers: patches are applied, payloads encoded.
+//! Actions on a run, prepared by handlers: patches are applied and payloads encoded.
 
 use redrive_core::ids::{QueueName, RunId};
 use redrive_core::plan::Proposed;
@@ -9,20 +9,20 @@ use redrive_core::wire::StateAnswer;
 
 use crate::model::{Payload, RunRef};
 
-/// A person's move.
+/// A person's action on a run.
 #[derive(Debug, Clone)]
 pub enum Triage {
     Replay(Box<Replay>),
     Cancel,
     Resolve,
     Discard,
-    /// Adds a note; nothing moves.
+    /// Adds a note to the history.
     Note,
-    /// Puts it aside for a decision.
+    /// Moves it to review.
     Review,
     Approve {
         plan_hash: Label,
-        /// Also what the actor asked for itself.
+        /// Also a request of the same actor.
         own_too: bool,
     },
     Reject,
@@ -43,17 +43,17 @@ pub enum Triage {
 }
 
 impl Triage {
-    /// Again as it is.
+    /// A replay without changes.
     pub fn replay(force: bool) -> Self {
         Self::Replay(Box::new(Replay { force, ..Replay::default() }))
     }
 }
 
-/// Another attempt, with what is to be different.
+/// Another attempt, with changes.
 #[derive(Debug, Clone, Default)]
 pub struct Replay {
     pub force: bool,
-    /// Of the plan that was looked at.
+    /// Of the plan that the actor saw.
     pub plan_hash: Option<Label>,
     pub fix: Option<FixedPayload>,
     pub instruction: Option<Text>,
@@ -61,7 +61,7 @@ pub struct Replay {
     pub agent: Option<Label>,
     pub queue: Option<QueueName>,
     pub from_step: Option<Label>,
-    /// `ReplayRequest` as JSON, encoded: kept where it has to wait for an approval.
+    /// `ReplayRequest` as JSON, encoded: stored if the replay needs an approval.
     pub request: Vec<u8>,
 }
 
@@ -70,7 +70,7 @@ impl Replay {
         Target { agent: self.agent.clone(), model: self.model.clone(), queue: self.queue.clone() }
     }
 
-    /// As far as a plan depends on it.
+    /// The parts that a plan depends on.
     pub fn proposed(&self) -> Proposed {
         Proposed {
             payload: self.fix.as_ref().map(|fix| fix.payload.digest.to_vec()),
@@ -82,19 +82,19 @@ impl Replay {
     }
 }
 
-/// The payload that a fix makes.
+/// The payload that results from a fix.
 #[derive(Debug, Clone)]
 pub struct FixedPayload {
-    /// The revision it was made from: it fits no other.
+    /// The revision it was made from; it applies to no other.
     pub from_revision: u32,
     pub payload: Payload,
-    /// The JSON Patch as sent, encoded; none for a payload given whole.
+    /// The JSON Patch as sent, encoded; none for a whole payload.
     pub patch: Option<Vec<u8>>,
 }
 
-/// Who acts and why.
+/// An action on a run with its actor and reason.
 #[derive(Debug, Clone)]
-pub struct Act {
+pub struct TriageAct {
     pub at: RunRef,
     pub triage: Triage,
     pub actor: String,
@@ -106,6 +106,6 @@ pub struct Triaged {
     pub answer: StateAnswer,
     pub attempt: u32,
     pub revision: u32,
-    /// In review: the plan's hash, and when the question lapses.
+    /// In review: the plan's hash, and when the review expires.
     pub review: Option<(String, Timestamp)>,
 }

@@ -1,4 +1,4 @@
-//! Names that tenants make: queues, reasons, versions. Each kind is bounded.
+//! Names that tenants create: queues, reasons, versions. The number of each kind is limited.
 
 pub mod tenant_names;
 pub mod versions;

@@ -1,5 +1,5 @@
-//! Versions in the order in which a tenant first met them. Their names say nothing of their order (a hash, a date, a
-//! number), so what counts as newer is what came later.
+//! Versions in the order in which a tenant's runs first used them. A version (a hash, a date, a number) has no order of its
+//! own, so the later one counts as newer.
 
 use redrive_core::text::Label;
 use redrive_core::wire::Versions;
@@ -7,19 +7,19 @@ use redrive_core::wire::Versions;
 use crate::error::Result;
 use crate::tx::Tx;
 
-/// A tenant, a kind (worker, prompt, tool) and a version that are known to be in the table.
+/// A tenant, a kind (worker, prompt, tool) and a version that are in the table.
 pub type SeenVersion = (i64, String, String);
 
-/// Beyond this the memory of what was written starts anew.
-const REMEMBERED_MAX: usize = 10_000;
-/// Versions of one tenant and kind that are kept: the newest.
+/// Beyond this many versions the cache is cleared.
+const CACHED_MAX: usize = 10_000;
+/// The newest versions of a tenant and kind that are stored.
 const KEPT_MAX: usize = 1_000;
-/// Old ones go when so many have come: whoever names each attempt another version pays for it now and then.
+/// Old versions are deleted once per this many new ones.
 const TRIMMED_EVERY: i64 = 64;
-/// Kinds of one report that are looked at: a deployment has a few.
+/// Kinds that one report may have; further ones are ignored.
 pub const KINDS_MAX: usize = 16;
 
-/// Of each kind among `kinds`, what `newest` says of it.
+/// The newest version of each kind, by `newest`.
 pub fn newest_of<'a>(
     kinds: impl IntoIterator<Item = &'a String>,
     mut newest: impl FnMut(&str) -> Result<Option<String>>,
@@ -31,12 +31,12 @@ pub fn newest_of<'a>(
     Ok(all)
 }
 
-/// Of each kind among `kinds`, the version that the tenant met last.
+/// The newest version of each kind that the tenant has used.
 pub fn newest_seen<'a>(tx: &mut Tx<'_>, tenant: i64, kinds: impl IntoIterator<Item = &'a String>) -> Result<Versions> {
     newest_of(kinds, |kind| Ok(tx.rows.newest_version(tenant, kind)?))
 }
 
-/// Notes versions not met before. A version that was is a look into memory and no more.
+/// Records new versions. Known ones cost a cache lookup.
 pub fn see_versions(tx: &mut Tx<'_>, tenant: i64, versions: &Versions) -> Result<()> {
     for (kind, version) in versions.iter().take(KINDS_MAX) {
         let seen = (tenant, kind.clone(), version.to_string());
@@ -47,7 +47,7 @@ pub fn see_versions(tx: &mut Tx<'_>, tenant: i64, versions: &Versions) -> Result
         if numbered.is_some_and(|number| number % TRIMMED_EVERY == 0) {
             forget_versions(tx, tenant, kind)?;
         }
-        if tx.known.versions.len() >= REMEMBERED_MAX {
+        if tx.known.versions.len() >= CACHED_MAX {
             tx.known.versions.clear();
         }
         tx.known.versions.insert(seen);
@@ -55,7 +55,7 @@ pub fn see_versions(tx: &mut Tx<'_>, tenant: i64, versions: &Versions) -> Result
     Ok(())
 }
 
-/// The oldest go. A version that comes back after it was forgotten counts as new.
+/// Deletes the oldest versions. A deleted version that is used again counts as new.
 fn forget_versions(tx: &mut Tx<'_>, tenant: i64, kind: &str) -> Result<()> {
     if tx.rows.forget_versions(tenant, kind, KEPT_MAX)? {
         tx.known.versions.clear();
@@ -63,7 +63,7 @@ fn forget_versions(tx: &mut Tx<'_>, tenant: i64, kind: &str) -> Result<()> {
     Ok(())
 }
 
-/// Whether what was carried has the fix: of every kind named, that version or one first seen after it.
+/// Whether an attempt has the fix: of every kind, the fixed version or one first seen after it.
 pub fn has_fix(tx: &mut Tx<'_>, tenant: i64, fixed_in: &Versions, carried: &Versions) -> Result<bool> {
     for (kind, fixed) in fixed_in {
         let Some(version) = carried.get(kind) else { return Ok(false) };
@@ -71,7 +71,7 @@ pub fn has_fix(tx: &mut Tx<'_>, tenant: i64, fixed_in: &Versions, carried: &Vers
             continue;
         }
         let mut order = |version: &str| tx.rows.version_order(tenant, kind, version);
-        // One that was forgotten is older than all that are known.
+        // A deleted version is older than all stored ones.
         match (order(version.as_str())?, order(fixed.as_str())?) {
             (Some(carried), fixed) if fixed.is_none_or(|fixed| fixed <= carried) => {}
             (Some(_) | None, _) => return Ok(false),

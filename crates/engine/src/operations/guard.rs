@@ -1,5 +1,4 @@
-//! Whether a run would take what an operation does to it: the same questions that the single verb asks, and nothing
-//! written.
+//! Tests whether a run would accept the action of an operation, with the checks of the single action and without a write.
 
 use redrive_core::lifecycle::Event;
 
@@ -12,26 +11,26 @@ use crate::triage::plans;
 use crate::triage::verbs::reassigned;
 use crate::tx::Tx;
 
-/// Its state or its attempt is not what it was when the set was frozen.
+/// Its state or attempt has changed since the set was frozen.
 pub const CHANGED: &str = "changed";
 /// A person has decided about it since the set was frozen.
 pub const DECIDED_SINCE: &str = "decided_since";
-/// The filter does not find it any more.
+/// The filter no longer matches it.
 pub const NO_LONGER_MATCHES: &str = "no_longer_matches";
 pub const GONE: &str = "gone";
 pub const NOT_FOUND: &str = "not_found";
-/// Its row can't be read.
+/// Its row cannot be read.
 pub const UNREADABLE: &str = "unreadable";
 
-/// None: it would. Otherwise the code of what stands in its way.
+/// The code of what prevents the action; none if it would be accepted.
 pub fn obstacle(tx: &mut Tx<'_>, row: &RunRow, triage: &Triage) -> Result<Option<&'static str>> {
-    match asked(tx, row, triage) {
+    match test(tx, row, triage) {
         Ok(()) => Ok(None),
         Err(error) => refusal(error).map(Some),
     }
 }
 
-fn asked(tx: &mut Tx<'_>, row: &RunRow, triage: &Triage) -> Result<()> {
+fn test(tx: &mut Tx<'_>, row: &RunRow, triage: &Triage) -> Result<()> {
     let event = match triage {
         Triage::Replay(replay) => {
             let permitted = plans::permit_of(tx, row, &replay.proposed())?;
@@ -53,13 +52,12 @@ fn asked(tx: &mut Tx<'_>, row: &RunRow, triage: &Triage) -> Result<()> {
     Ok(())
 }
 
-/// The code of a refusal; whatever says that the store failed goes on as it is.
+/// The code of a refusal; other errors pass through.
 pub fn refusal(error: Error) -> Result<&'static str> {
     match error {
         Error::Refused(refused) => Ok(refused.code()),
         Error::NotFound(_) => Ok(NOT_FOUND),
         Error::MergeRefused(_) => Ok("merge_refused"),
-        // Its payload has another revision than the patch was made from.
         Error::RevisionChanged | Error::PlanChanged { .. } => Ok(CHANGED),
         Error::EffectUnknown => Ok("effect_unknown"),
         Error::EffectInProgress { .. } => Ok("effect_in_progress"),

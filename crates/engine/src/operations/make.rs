@@ -1,4 +1,4 @@
-//! A new operation: what is asked for, and where its set ends. Freezing comes next, a piece at a time.
+//! Creates an operation. Its set is frozen afterwards.
 
 use redrive_core::operation::Pace;
 use redrive_core::time::Timestamp;
@@ -50,7 +50,7 @@ pub fn make(tx: &mut Tx<'_>, new: &NewOperation, actor: &str) -> Result<i64> {
     Ok(tx.rows.insert_operation(&NewOperationRow { row: &row, spec: encode(json(new)?.as_bytes()) })?)
 }
 
-/// A slip of the pen must not leave ten thousand runs where nobody looks.
+/// Refuses an unknown target queue: a typo must not send thousands of runs to a queue without workers.
 fn target_queue_exists(tx: &mut Tx<'_>, bulk: &Bulk) -> Result<()> {
     let queue = match bulk {
         Bulk::Replay(replay) => replay.queue.as_ref(),

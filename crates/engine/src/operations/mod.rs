@@ -1,4 +1,4 @@
-//! Bulk operations: freeze a set, move it item by item, settle what became of it.
+//! Bulk operations: freeze a set of runs, move them item by item, and settle their outcomes.
 
 pub mod freeze;
 pub mod guard;

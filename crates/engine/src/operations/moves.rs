@@ -1,5 +1,5 @@
-//! The items' turns. Each goes through the very code of the single verb, in one commit with its outcome and the
-//! operation's cursor: a crash repeats none and misses none.
+//! Moves the items of an operation through the code of the single action. An item, its outcome and the cursor share a
+//! commit, so that a crash repeats and skips nothing.
 
 use redrive_core::operation::{Pace, allowance};
 use redrive_core::text::Text;
@@ -10,65 +10,71 @@ use crate::error::Result;
 use crate::failpoint;
 use crate::model::RunRef;
 use crate::model::operations::NewOperation;
-use crate::model::triage::{Act, Triage};
+use crate::model::triage::{Triage, TriageAct};
 use crate::operations::freeze::{PIECE_RUNS, still_matching};
 use crate::operations::guard::{CHANGED, DECIDED_SINCE, GONE, NO_LONGER_MATCHES, UNREADABLE, obstacle, refusal};
 use crate::operations::patch::{Made, bind, verb};
 use crate::operations::row;
 use crate::operations::row::{OperationRow, add, public_id};
 use crate::operations::settle::conclude;
-use crate::ports::rows::Stood;
+use crate::ports::rows::FrozenState;
 use crate::runs::run_row::RunRow;
 use crate::runs::set_aside::unless_corrupt;
 use crate::triage::verbs::act_on;
 use crate::tx::Tx;
 
-/// An item whose turn it is.
+/// An item to move.
 pub struct Item {
     pub run: i64,
-    /// What the run was when the set was frozen; that never changes.
-    pub stood: Stood,
-    /// What the fix makes of it.
+    /// The run when the set was frozen.
+    pub stood: FrozenState,
+    /// Its fixed payload.
     pub made: Made,
 }
 
-/// The next items.
-pub struct Turn {
+/// The next items after a position of the cursor.
+pub struct MoveSlice {
     pub from: i64,
     pub items: Vec<Item>,
     pub last: bool,
 }
 
-impl Turn {
+impl MoveSlice {
     pub fn is_empty(&self) -> bool {
         self.items.is_empty() && !self.last
     }
 }
 
-/// How many may go now.
+/// How many items may move now, by rate and canary.
 pub fn room(row: &OperationRow, spec: &NewOperation, now: Timestamp) -> usize {
     let (may, _) = allowance(spec.rate_per_s, row.pace, now);
     let may = match (row.canary, &spec.canary) {
         (Some(CanaryState::Waiting), Some(canary)) => may.min(u64::from(canary.size).saturating_sub(row.moved)),
         (Some(CanaryState::Waiting | CanaryState::Passed | CanaryState::Failed) | None, _) => may,
     };
-    usize::try_from(may).unwrap_or(usize::MAX).min(PIECE_RUNS)
+    usize::try_from(may).map_or(PIECE_RUNS, |may| may.min(PIECE_RUNS))
 }
 
-/// Moves a piece, if the operation still stands where it was looked at and nobody has stopped it.
-pub fn take(tx: &mut Tx<'_>, id: i64, replica: &str, spec: &NewOperation, turn: &Turn) -> Result<Option<usize>> {
+/// Moves a slice. None if the operation was stopped or another replica has moved it meanwhile.
+pub fn move_slice(
+    tx: &mut Tx<'_>,
+    id: i64,
+    replica: &str,
+    spec: &NewOperation,
+    slice: &MoveSlice,
+) -> Result<Option<usize>> {
     let mut row = row::operation(tx, id)?;
     let ours = row.state == OperationState::Running && !row.preparing && !row.is_anothers(replica, tx.now);
-    if !ours || row.moved_to != turn.from {
+    if !ours || row.moved_to != slice.from {
         return Ok(None);
     }
     let (_, pace) = allowance(spec.rate_per_s, row.pace, tx.now);
     let before = row.moved;
     let mut act = act_of(&row, spec)?;
-    let runs: Vec<i64> = turn.items.iter().map(|item| item.run).collect();
+    let runs: Vec<i64> = slice.items.iter().map(|item| item.run).collect();
     tx.rows.lock_items(id, &runs)?;
     let matching = still_matching(tx, &row, spec, &runs)?;
-    for item in &turn.items {
+    for item in &slice.items {
         let run = item.run;
         let matches = matching.as_ref().is_none_or(|found| found.contains(&run));
         let outcome = move_one(tx, &mut act, item, matches)?;
@@ -86,7 +92,7 @@ pub fn take(tx: &mut Tx<'_>, id: i64, replica: &str, spec: &NewOperation, turn: 
         row.moved_to = run;
         failpoint::pass("mid_operation");
     }
-    row.all_moved = turn.last;
+    row.all_moved = slice.last;
     if row.canary == Some(CanaryState::Waiting) {
         row.canary_last = row.moved_to;
     }
@@ -95,7 +101,7 @@ pub fn take(tx: &mut Tx<'_>, id: i64, replica: &str, spec: &NewOperation, turn: 
     row.hold(replica, tx.now);
     conclude(&mut row, tx.now);
     tx.rows.update_operation(&row)?;
-    Ok(Some(turn.items.len()))
+    Ok(Some(slice.items.len()))
 }
 
 fn after_moves(row: &mut OperationRow, spec: &NewOperation, now: Timestamp) {
@@ -110,26 +116,26 @@ fn after_moves(row: &mut OperationRow, spec: &NewOperation, now: Timestamp) {
     }
 }
 
-/// Who acts is whoever made the operation; its id stands before the reason.
-fn act_of(row: &OperationRow, spec: &NewOperation) -> Result<Act> {
+/// The action, by the actor of the operation; the reason begins with its id.
+fn act_of(row: &OperationRow, spec: &NewOperation) -> Result<TriageAct> {
     let named = format!("Operation {}.", public_id(row.id));
     let reason = match &spec.reason {
         Some(reason) => {
-            let said = reason.token().strip_prefix('"').unwrap_or_default();
-            Text::from_token(format!("\"{named} {said}"))
+            let reason = reason.token().strip_prefix('"').unwrap_or_default();
+            Text::from_token(format!("\"{named} {reason}"))
         }
         None => Some(Text::from(named.as_str())),
     };
     let nobody = RunRef { tenant: "default".parse().map_err(unnamed)?, run_id: "-".parse().map_err(unnamed)? };
-    Ok(Act { at: nobody, triage: verb(&spec.bulk)?, actor: row.actor.clone(), reason })
+    Ok(TriageAct { at: nobody, triage: verb(&spec.bulk)?, actor: row.actor.clone(), reason })
 }
 
 fn unnamed(e: impl std::fmt::Display) -> crate::error::Error {
     crate::error::Error::Unexpected(e.to_string())
 }
 
-/// None: it moved. Otherwise the code of why it did not.
-fn move_one(tx: &mut Tx<'_>, act: &mut Act, item: &Item, matches: bool) -> Result<Option<&'static str>> {
+/// The code of why the item did not move; none if it moved.
+fn move_one(tx: &mut Tx<'_>, act: &mut TriageAct, item: &Item, matches: bool) -> Result<Option<&'static str>> {
     let row = match unless_corrupt(tx.rows.run_by_number(item.run))? {
         Ok(Some(row)) => row,
         Ok(None) => return Ok(Some(GONE)),
@@ -149,20 +155,20 @@ fn move_one(tx: &mut Tx<'_>, act: &mut Act, item: &Item, matches: bool) -> Resul
     }
 }
 
-/// What was looked at is what is moved: a run that somebody has decided about, or that is not where it was when the set was
-/// frozen, is left alone. A payload changes by a decision only. Who looks after a run does not depend on where it is.
-fn changed_since(stood: Stood, row: &RunRow, triage: &Triage, matches: bool) -> Option<&'static str> {
-    let stands = Stood::of(&row.run);
-    if stood.decisions != stands.decisions {
+/// The code of a change since the set was frozen: a person's decision, or another state or attempt. A payload only changes
+/// by a decision. An assignment does not depend on the state.
+fn changed_since(stood: FrozenState, row: &RunRow, triage: &Triage, matches: bool) -> Option<&'static str> {
+    let now = FrozenState::of(&row.run);
+    if stood.decisions != now.decisions {
         return Some(DECIDED_SINCE);
     }
     if !matches {
         return Some(NO_LONGER_MATCHES);
     }
-    (stood != stands && !matches!(triage, Triage::Assign { .. })).then_some(CHANGED)
+    (stood != now && !matches!(triage, Triage::Assign { .. })).then_some(CHANGED)
 }
 
-/// True when it was the first word on the item.
+/// True if this was the first outcome of the item.
 pub fn settle_item(tx: &mut Tx<'_>, operation: i64, run: i64, outcome: ItemOutcome, why: Option<&str>) -> Result<bool> {
     let before = match outcome {
         ItemOutcome::Succeeded | ItemOutcome::Failed => ItemOutcome::Moved,

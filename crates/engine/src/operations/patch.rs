@@ -1,4 +1,4 @@
-//! The same fix over many payloads: made beside the writer, bound to the revision it was made from.
+//! Applies one fix to many payloads, beside the writer. Each result is bound to the revision it was made from.
 
 use redrive_core::ids::{RunId, Tenant};
 use redrive_core::json::{self, Tape};
@@ -15,19 +15,19 @@ use crate::operations::guard::UNREADABLE;
 use crate::runs::attempts;
 use crate::runs::payload::StoredPayload;
 
-/// How much payload one piece may hold in memory.
+/// Payload bytes of one slice in memory.
 pub const PIECE_MAX_BYTES: usize = 8 << 20;
-/// How many differences a preview shows, and of how many runs.
+/// Runs whose differences a preview shows, and the differences of each.
 pub const SAMPLES_MAX: usize = 3;
 const SAMPLE_MAX_CHANGES: usize = 20;
 
-/// What a fix makes of one payload.
+/// The result of a fix on one payload.
 #[derive(Debug, Clone)]
 pub enum Made {
-    /// There is nothing to make.
+    /// The operation has no patch.
     Nothing,
     Fixed(Box<FixedPayload>),
-    /// The code of why it can't be made.
+    /// The code of why the patch does not apply.
     Not(&'static str),
 }
 
@@ -40,7 +40,7 @@ impl Made {
     }
 }
 
-/// The patch, if the operation has one: only then is every payload read.
+/// The patch and the largest payload; none for an operation that reads no payloads.
 pub fn patch_of(bulk: &Bulk) -> Option<(&[PatchOperation], usize)> {
     match bulk {
         Bulk::Replay(replay) => {
@@ -56,7 +56,7 @@ pub fn patch_of(bulk: &Bulk) -> Option<(&[PatchOperation], usize)> {
     }
 }
 
-/// Patches the payload of a run as it is; with what differs, where that is to be shown.
+/// Patches the current payload of a run; with `show` also returns the differences.
 pub fn patched(
     of: Patched,
     (operations, max_bytes): (&[PatchOperation], usize),
@@ -82,12 +82,12 @@ pub fn patched(
     Ok((Made::Fixed(Box::new(fixed)), sample))
 }
 
-/// What a patch is made on.
+/// A run to patch.
 pub struct Patched {
     pub from_revision: u32,
     pub run_id: RunId,
     pub tenant: Tenant,
-    /// As it was read; what is stored may be damaged.
+    /// An error if the stored payload is damaged.
     pub payload: Result<StoredPayload>,
 }
 
@@ -122,7 +122,7 @@ fn json_payload(text: &str) -> Payload {
     Payload { kind: PayloadKind::Json, digest, encoded: encode(text.as_bytes()) }
 }
 
-/// The verb for one run. A payload that is the same for all is made once, and fits whatever revision the run has.
+/// The action on one run. A whole payload, the same for all runs, is encoded once.
 pub fn verb(bulk: &Bulk) -> Result<Triage> {
     Ok(match bulk {
         Bulk::Replay(replay) => Triage::Replay(Box::new(replay_of(replay)?)),
@@ -151,7 +151,7 @@ fn replay_of(bulk: &BulkReplay) -> Result<Replay> {
     Ok(Replay { fix: whole, instruction, model, agent, queue, request, ..Replay::default() })
 }
 
-/// Binds the verb to one run: its own patched payload, or the common one made from the revision it has.
+/// Binds the action to one run: with its own patched payload, or the common one and its revision.
 pub fn bind(triage: &mut Triage, made: Made, revision: u32) {
     let Triage::Replay(replay) = triage else { return };
     match made {

@@ -1,4 +1,4 @@
-//! An operation's row: read whole, written whole, so that its cursor and its figures commit with its items.
+//! The row of an operation. Cursor and figures are written in the commit of its items.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::tx::Tx;
 
-/// How long a replica has an operation to itself after its last piece. Short: whoever died holds nobody up, and two at the
-/// same operation do nothing twice.
+/// How long a replica owns an operation after its last commit. Short, because two replicas repeat nothing anyway.
 const HELD_MS: u64 = 2_000;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -49,7 +48,7 @@ pub struct OperationRow {
     pub held_until: Timestamp,
 }
 
-/// Codes and reasons, and how many of each.
+/// Counts by code and by reason.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tallies {
     pub ineligible: BTreeMap<String, u64>,
@@ -65,7 +64,7 @@ pub fn add(tally: &mut BTreeMap<String, u64>, what: &str, n: u64) {
 }
 
 impl OperationRow {
-    /// Outcomes that are still awaited.
+    /// Moved items without an outcome.
     pub fn unsettled(&self) -> u64 {
         match self.action {
             OperationAction::Replay => self.moved.saturating_sub(self.succeeded + self.failed),
@@ -78,7 +77,7 @@ impl OperationRow {
         }
     }
 
-    /// Another replica is at work on it.
+    /// Another replica owns it.
     pub fn is_anothers(&self, replica: &str, now: Timestamp) -> bool {
         self.holder.as_deref().is_some_and(|holder| holder != replica) && self.held_until > now
     }
@@ -89,7 +88,7 @@ impl OperationRow {
     }
 }
 
-/// Nobody else changes it until the commit.
+/// The row, locked until the commit.
 pub fn operation(tx: &mut Tx<'_>, id: i64) -> Result<OperationRow> {
     tx.rows.operation(id)?.ok_or(Error::NotFound("operation"))
 }
@@ -98,7 +97,7 @@ pub fn public_id(id: i64) -> String {
     format!("op-{id}")
 }
 
-/// One spelling only: what we did not write ourselves is no operation.
+/// Only the canonical spelling is an operation.
 pub fn number_of(id: &str) -> Result<i64> {
     let number = id.strip_prefix("op-").and_then(|number| number.parse().ok());
     number.filter(|number| public_id(*number) == id).ok_or(Error::NotFound("operation"))

@@ -1,17 +1,16 @@
-//! What became of the runs that an operation moved. The log of changes, which every commit writes anyway, tells which
-//! runs to look at: runs of no operation cost nothing where they fail or succeed, and no item is looked at again and
-//! again.
+//! Outcomes of the runs that an operation moved. The change log tells which runs to check, so that other runs cost nothing
+//! and no item is polled.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use redrive_core::lifecycle::Outcome;
-use redrive_core::operation::{Judged, Seen, judge, settled, settled_at_first};
+use redrive_core::operation::{CanaryOutcomes, CanaryVerdict, judge, settled, settled_at_first};
 use redrive_core::run::StateName;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{Canary, CanaryState, ItemOutcome, Joined, OperationState};
 
+use crate::Map;
 use crate::error::Result;
-use crate::map::Map;
 use crate::model::operations::NewOperation;
 use crate::operations::moves::settle_item;
 use crate::operations::row;
@@ -19,35 +18,35 @@ use crate::operations::row::OperationRow;
 use crate::runs::attempts::json;
 use crate::tx::Tx;
 
-/// Changed runs that one round looks at.
+/// Changed runs that one round examines.
 pub const CHANGED_LOOKS_MAX: usize = 4_000;
-/// Operations whose place in the log is remembered; past so many the memory begins anew.
+/// Beyond this many operations the cache is cleared.
 const FOLLOWED_MAX: usize = 1_024;
-/// Patterns of the canary that are asked after.
+/// Patterns of the canary that are checked.
 const PATTERNS_MAX: usize = 100;
 const JOINED_NAMED: usize = 20;
 const JOINED_MAX: u64 = 1_000;
 
-/// What the log of changes told.
+/// Outcomes from a range of the change log.
 pub struct Outcomes {
     pub from: i64,
     pub to: i64,
     pub runs: Vec<Settled>,
-    /// There is more to read.
+    /// The log has more.
     pub more: bool,
-    /// The canary, while it is awaited.
-    pub canary: Option<CanaryLook>,
+    /// While the canary waits.
+    pub canary: Option<CanaryItems>,
 }
 
 const FIRST_ATTEMPT_FAILED: &str = "first_attempt_failed";
 const NO_OUTCOME_IN_TIME: &str = "no_outcome_in_time";
 
-/// An item that was moved and has come to an end.
+/// A moved item with its outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settled {
     pub run: i64,
     pub outcome: ItemOutcome,
-    /// Where a failed one went.
+    /// The code of a failure.
     pub why: Option<&'static str>,
 }
 
@@ -85,16 +84,16 @@ pub fn awaits_canary(row: &OperationRow) -> bool {
     row.state == OperationState::Running && row.canary == Some(CanaryState::Waiting) && row.canary_until.is_some()
 }
 
-/// How the canary's items stand. An outcome that is on record is the item's, whatever was said of its attempt since.
+/// The items of the canary. A stored outcome of an item is final.
 #[derive(Debug, Default)]
-pub struct CanaryLook {
-    seen: Seen,
-    /// Not on record yet.
+pub struct CanaryItems {
+    seen: CanaryOutcomes,
+    /// Outcomes that are not stored yet.
     ended: Vec<Settled>,
     open: Vec<i64>,
 }
 
-impl CanaryLook {
+impl CanaryItems {
     pub fn note(&mut self, run: i64, recorded: ItemOutcome, first_attempt: Option<Outcome>, state: Option<StateName>) {
         let outcome = match recorded {
             ItemOutcome::Succeeded | ItemOutcome::Failed => Some(recorded),
@@ -115,58 +114,57 @@ impl CanaryLook {
     }
 }
 
-/// How far the log was followed for each operation without a word that was worth a commit. An operation's own moves are most
-/// of what is named there, and once they were looked at there is no need to look again: whatever becomes of them is named
-/// anew. Only a place to begin: where it is lost, the log is read from the operation's own place on.
+/// A cache of how far the log was read for each operation without an outcome to commit. Most of what the log names are the
+/// operation's own moves, which need to be read once. Without an entry the log is read from the operation's stored position.
 #[derive(Debug, Default)]
 pub struct Followed(Mutex<Map<i64, i64>>);
 
 impl Followed {
-    fn places(&self) -> MutexGuard<'_, Map<i64, i64>> {
+    fn positions(&self) -> MutexGuard<'_, Map<i64, i64>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The log may be another one from here on.
+    /// Clears the cache: after a reconnect the log may be another one.
     pub fn forget(&self) {
-        self.places().clear();
+        self.positions().clear();
     }
 
-    /// Where the log has not been looked at yet.
+    /// Where the read of the log continues.
     pub fn from(&self, operation: i64, seen: i64) -> i64 {
-        self.places().get(&operation).map_or(seen, |reached| seen.max(*reached))
+        self.positions().get(&operation).map_or(seen, |reached| seen.max(*reached))
     }
 
     pub fn keep(&self, operation: i64, outcomes: &Outcomes) {
         if !outcomes.runs.is_empty() {
             return;
         }
-        let mut places = self.places();
-        if places.len() >= FOLLOWED_MAX {
-            places.clear();
+        let mut positions = self.positions();
+        if positions.len() >= FOLLOWED_MAX {
+            positions.clear();
         }
-        places.insert(operation, outcomes.to);
+        positions.insert(operation, outcomes.to);
     }
 }
 
 impl Outcomes {
-    /// Of what the log names after `from`.
+    /// None yet, from `from` on.
     pub fn after(row: &OperationRow, from: i64) -> Self {
         Self { from: row.changes_seen, to: from, runs: Vec::new(), more: false, canary: None }
     }
 
-    /// The canary is looked at: once it has passed, the rest goes at once.
+    /// Whether the canary is judged: once it has passed, the next round follows at once.
     pub fn judges(&self) -> bool {
         self.canary.is_some()
     }
 
-    /// Whether it is worth a commit.
-    pub fn tell(&self, row: &OperationRow, spec: &NewOperation, now: Timestamp) -> bool {
-        let time_is_up = row.settle_until.is_some_and(|until| until <= now);
+    /// Whether there is something to commit.
+    pub fn needs_commit(&self, row: &OperationRow, spec: &NewOperation, now: Timestamp) -> bool {
+        let timed_out = row.settle_until.is_some_and(|until| until <= now);
         let judged = match (&self.canary, &spec.canary) {
-            (Some(look), Some(canary)) => judge(canary, look.seen, canary_is_up(row, now)) != Judged::Waiting,
+            (Some(look), Some(canary)) => judge(canary, look.seen, canary_is_up(row, now)) != CanaryVerdict::Waiting,
             (Some(_) | None, _) => false,
         };
-        !self.runs.is_empty() || self.more || time_is_up || judged || (row.all_moved && row.unsettled() == 0)
+        !self.runs.is_empty() || self.more || timed_out || judged || (row.all_moved && row.unsettled() == 0)
     }
 }
 
@@ -174,8 +172,9 @@ fn canary_is_up(row: &OperationRow, now: Timestamp) -> bool {
     row.canary_until.is_some_and(|until| until <= now)
 }
 
-/// Keeps what was told, judges the canary and ends what is over. None when somebody else has done so meanwhile.
-pub fn keep(
+/// Stores outcomes, judges the canary, and ends the operation if it is complete. None if another replica has done so
+/// meanwhile.
+pub fn store_outcomes(
     tx: &mut Tx<'_>,
     id: i64,
     replica: &str,
@@ -200,7 +199,7 @@ pub fn keep(
     Ok(Some(items))
 }
 
-/// A run that changed in several commits is told several times, and settled once.
+/// The log may name a run several times; its item is settled once.
 fn settle_all(tx: &mut Tx<'_>, row: &mut OperationRow, ended: &[Settled]) -> Result<usize> {
     let mut items = 0;
     for Settled { run, outcome, why } in ended {
@@ -217,22 +216,22 @@ fn settle_all(tx: &mut Tx<'_>, row: &mut OperationRow, ended: &[Settled]) -> Res
     Ok(items)
 }
 
-/// What it is judged by goes on record with the judgement, so that the figures and the reason never disagree.
-fn judge_canary(tx: &mut Tx<'_>, row: &mut OperationRow, canary: &Canary, look: &CanaryLook) -> Result<usize> {
-    let time_is_up = canary_is_up(row, tx.now);
-    let judged = judge(canary, look.seen, time_is_up);
-    if judged == Judged::Waiting {
+/// Stores the outcomes together with the verdict on them, so that figures and reason agree.
+fn judge_canary(tx: &mut Tx<'_>, row: &mut OperationRow, canary: &Canary, look: &CanaryItems) -> Result<usize> {
+    let timed_out = canary_is_up(row, tx.now);
+    let judged = judge(canary, look.seen, timed_out);
+    if judged == CanaryVerdict::Waiting {
         return Ok(0);
     }
     let mut items = settle_all(tx, row, &look.ended)?;
-    if time_is_up {
+    if timed_out {
         let late = look.open.iter().map(|run| Settled::new(*run, ItemOutcome::Failed, NO_OUTCOME_IN_TIME));
         items += settle_all(tx, row, &late.collect::<Vec<_>>())?;
     }
     match judged {
-        Judged::Waiting => {}
-        Judged::Passed => row.canary = Some(CanaryState::Passed),
-        Judged::Failed { because } => {
+        CanaryVerdict::Waiting => {}
+        CanaryVerdict::Passed => row.canary = Some(CanaryState::Passed),
+        CanaryVerdict::Failed { because } => {
             let joined = joined(tx, row)?;
             let more = match joined.count {
                 0 => String::new(),
@@ -249,12 +248,12 @@ fn judge_canary(tx: &mut Tx<'_>, row: &mut OperationRow, canary: &Canary, look: 
     Ok(items)
 }
 
-/// Runs that came after the set was frozen, and have the pattern of one that the canary moved.
+/// Runs that arrived after the set was frozen with the pattern of a canary item.
 fn joined(tx: &mut Tx<'_>, row: &OperationRow) -> Result<Joined> {
     let mut joined = Joined::default();
     for pattern in tx.rows.patterns_moved(row, PATTERNS_MAX)? {
         let found = tx.rows.runs_of_pattern(pattern, row.last_run, JOINED_MAX - joined.count)?;
-        joined.count += u64::try_from(found.len()).unwrap_or(u64::MAX);
+        joined.count += found.len() as u64;
         let named = JOINED_NAMED.saturating_sub(joined.runs.len());
         joined.runs.extend(found.into_iter().take(named));
     }
@@ -262,11 +261,11 @@ fn joined(tx: &mut Tx<'_>, row: &OperationRow) -> Result<Joined> {
     Ok(joined)
 }
 
-/// Ends what is over: nothing more will move, and no outcome is awaited any longer.
+/// Completes the operation once every item has moved and every outcome is settled or timed out.
 pub fn conclude(row: &mut OperationRow, now: Timestamp) {
     let settled = row.unsettled() == 0 || row.settle_until.is_some_and(|until| until <= now);
     match row.state {
-        // A pause holds moves up, and there are none left.
+        // A pause only stops moves, and none is left.
         OperationState::Running | OperationState::Paused if row.all_moved && settled => {
             row.state = OperationState::Completed;
             row.ended_at = Some(now);
@@ -284,5 +283,5 @@ pub fn conclude(row: &mut OperationRow, now: Timestamp) {
     }
 }
 
-/// How long outcomes of what a stopped operation had moved are still counted.
+/// How long a stopped operation still counts outcomes.
 const AFTER_ALL_MS: u64 = 900_000;

@@ -1,4 +1,4 @@
-//! A person's hand on an operation. It holds from the next batch of items on, since both are the committer's.
+//! Starts, pauses, resumes, cancels and stops operations, from the next batch of items on.
 
 use redrive_core::operation::{Pace, Steer, steer as decide};
 use redrive_core::wire::OperationState;
@@ -17,7 +17,7 @@ pub fn steer(tx: &mut Tx<'_>, id: i64, by: Steer) -> Result<()> {
     row.state = to;
     match to {
         OperationState::Running => {
-            // A pause is no reason to begin counting anew: a slow operation would never get to its next run.
+            // A pause does not restart the rate: a slow operation would never move its next run.
             if row.started_at.is_none() {
                 row.pace = Pace::starting(tx.now);
                 row.started_at = Some(tx.now);
@@ -34,7 +34,7 @@ pub fn steer(tx: &mut Tx<'_>, id: i64, by: Steer) -> Result<()> {
     Ok(tx.rows.update_operation(&row)?)
 }
 
-/// It can't be worked: it stops where it is, and nobody looks at it again.
+/// Stops an operation after an error, for good.
 pub fn stop(tx: &mut Tx<'_>, id: i64, because: &str) -> Result<()> {
     let mut row = row::operation(tx, id)?;
     match row.state {

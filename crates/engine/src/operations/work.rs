@@ -1,5 +1,5 @@
-//! A round over the operations that are open: look beside the writer, then hand it one bounded piece. Whatever was seen
-//! is checked again in the commit, by the cursor, so two who look at once do nothing twice.
+//! One round over the open operations: reads beside the writer, then one bounded commit each. The commit checks the cursor
+//! again, so that two replicas repeat nothing.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::operations::row::{OperationRow, public_id};
 use crate::operations::{freeze as freezing, moves, settle as settling, steer};
 use crate::ports::backend::{Backend, Route};
 
-/// A set of up to so many runs is frozen before the caller has its answer.
+/// The number of runs that are frozen before the caller gets an answer.
 const AT_ONCE_MAX: u64 = 10_000;
 
-/// Freezes the set before the answer, as far as that goes.
+/// Freezes the first runs of the set.
 pub async fn freeze_at_once(backend: &impl Backend, id: i64) -> Result<()> {
     match try_freeze_at_once(backend, id).await {
         Err(error) if !error.is_passing() => stop(backend, id, &error).await,
@@ -44,7 +44,7 @@ pub async fn round(backend: &impl Backend, replica: &str) -> Result<Swept> {
                 swept.moved += piece.moved;
                 swept.more |= piece.more;
             }
-            // The store is busy or away: nothing is wrong with the operation.
+            // The store is busy or unreachable; the operation continues later.
             Err(error) if error.is_passing() => failed = failed.or(Some(error)),
             Err(error) => stop(backend, id, &error).await?,
         }
@@ -52,9 +52,9 @@ pub async fn round(backend: &impl Backend, replica: &str) -> Result<Swept> {
     failed.map_or(Ok(swept), Err)
 }
 
-/// One that can't be worked says why, and costs the others nothing.
+/// Stops an operation that cannot continue, with the reason.
 async fn stop(backend: &impl Backend, id: i64, error: &Error) -> Result<()> {
-    tracing::error!(operation = public_id(id), %error, "operation stopped: it can't be worked");
+    tracing::error!(operation = public_id(id), %error, "operation stopped after an error");
     let because = format!("It could not be worked: {error}.");
     backend.submit(Route::system(), move |tx| steer::stop(tx, id, &because)).await
 }
@@ -64,11 +64,11 @@ async fn piece(backend: &impl Backend, replica: &str, row: OperationRow) -> Resu
     if row.preparing {
         return freeze(backend, row, spec).await;
     }
-    // What became of the items before is looked up while the writer moves the next ones.
+    // Outcomes of earlier items are read while the writer moves the next ones.
     let settles = settle(backend, replica, row.id, spec.clone());
     let (moved, settled) = match row.state {
         OperationState::Running if !row.all_moved && !awaits_canary(&row) => {
-            tokio::try_join!(take_turn(backend, replica, row, spec), settles)?
+            tokio::try_join!(move_items(backend, replica, row, spec), settles)?
         }
         OperationState::Preview
         | OperationState::Running
@@ -87,19 +87,24 @@ async fn piece(backend: &impl Backend, replica: &str, row: OperationRow) -> Resu
 async fn freeze(backend: &impl Backend, row: OperationRow, spec: Arc<NewOperation>) -> Result<Swept> {
     let id = row.id;
     let found = backend.find_piece(row, spec.clone()).await?;
-    let kept = backend.submit(Route::system(), move |tx| freezing::keep(tx, id, &spec, &found)).await?;
+    let kept = backend.submit(Route::system(), move |tx| freezing::store_slice(tx, id, &spec, &found)).await?;
     Ok(Swept { looked_at: 1, moved: usize::from(kept), more: true })
 }
 
-async fn take_turn(backend: &impl Backend, replica: &str, row: OperationRow, spec: Arc<NewOperation>) -> Result<Swept> {
+async fn move_items(
+    backend: &impl Backend,
+    replica: &str,
+    row: OperationRow,
+    spec: Arc<NewOperation>,
+) -> Result<Swept> {
     let id = row.id;
-    let turn = backend.find_turn(row, spec.clone()).await?;
-    if turn.is_empty() {
+    let slice = backend.find_turn(row, spec.clone()).await?;
+    if slice.is_empty() {
         return Ok(Swept::default());
     }
     let paced = spec.rate_per_s.is_some();
     let replica = replica.to_owned();
-    let taken = backend.submit(Route::system(), move |tx| moves::take(tx, id, &replica, &spec, &turn)).await?;
+    let taken = backend.submit(Route::system(), move |tx| moves::move_slice(tx, id, &replica, &spec, &slice)).await?;
     let moved = taken.unwrap_or(0);
     Ok(Swept { looked_at: moved, moved, more: moved > 0 && !paced })
 }
@@ -108,7 +113,8 @@ async fn settle(backend: &impl Backend, replica: &str, id: i64, spec: Arc<NewOpe
     let Some(outcomes) = backend.find_outcomes(id, spec.clone()).await? else { return Ok(Swept::default()) };
     let more = outcomes.more || outcomes.judges();
     let replica = replica.to_owned();
-    let kept = backend.submit(Route::system(), move |tx| settling::keep(tx, id, &replica, &spec, &outcomes)).await?;
+    let kept =
+        backend.submit(Route::system(), move |tx| settling::store_outcomes(tx, id, &replica, &spec, &outcomes)).await?;
     let moved = kept.unwrap_or(0);
     Ok(Swept { looked_at: moved, moved, more: more && kept.is_some() })
 }

@@ -1,4 +1,4 @@
-//! Patterns: what failures have in common, and what people do about them.
+//! Patterns: counting failures by fingerprint, and actions on the groups.
 
 pub mod sightings;
 pub mod verbs;

@@ -1,9 +1,7 @@
-//! Which pattern a fingerprint belongs to: looked up by its alias, made at its first sight, brought back when a fix
-//! did not hold.
+//! Assigns a failure to the pattern of its fingerprint, creates new patterns, and detects regressions.
 //!
-//! Two steps lead from a failure to what people see. The alias names the fingerprint's own pattern, where the failure
-//! is counted and which its run points at for good; `merged_into` names the head that people have put it under. So a
-//! merge touches no run and no counter, and taking it back restores the exact figures.
+//! A fingerprint's alias names its own pattern, which counts the failure and which the run refers to for good. Its
+//! `merged_into` names the head of its group. A merge therefore touches no run and no counter, and can be undone exactly.
 
 use std::sync::Arc;
 
@@ -15,63 +13,63 @@ use redrive_core::time::Timestamp;
 use redrive_core::wire::{PatternEvent, PatternRef, PatternState, Versions};
 use sha2::{Digest as _, Sha256};
 
+use crate::Map;
 use crate::error::{Error, Result};
-use crate::map::Map;
 use crate::names::versions;
 use crate::ports::rows::PatternChange;
 use crate::runs::document::word;
 use crate::tx::Tx;
 
-/// Who is named for what nobody did.
+/// The actor of events without a person.
 const ENGINE: &str = "redrive";
 
-/// A failed attempt as its pattern sees it.
+/// A failed attempt to count for its pattern.
 pub struct Sighting<'a> {
     pub tenant: i64,
     pub run_id: &'a RunId,
     pub fingerprint: &'a Fingerprint,
     pub failure: &'a Failure,
     pub versions: &'a Versions,
-    /// When the attempt began, where that is known; otherwise the report's own time counts.
+    /// None: unknown; then the time of the report counts.
     pub began_at: Option<Timestamp>,
 }
 
-/// A pattern that a failure belongs to.
+/// The pattern of a failure.
 #[derive(Debug, Clone)]
 pub struct Sighted {
-    /// Where it is counted, and what its run points at.
+    /// Counts the failure; the run refers to it.
     pub id: i64,
-    /// What it is part of; often itself.
+    /// The head of its group; often itself.
     pub head: i64,
     pub shown: PatternRef,
 }
 
-/// A fix that somebody has promised.
+/// The fix that a resolved pattern has.
 #[derive(Debug, Clone)]
-pub struct Fix {
+pub struct PromisedFix {
     pub at: Timestamp,
     pub versions: Option<Versions>,
 }
 
-/// A fingerprint's pattern as its rows have it.
+/// A pattern as it was read.
 #[derive(Debug, Clone)]
 pub struct CachedPattern {
     pub sighted: Sighted,
     pub state: i64,
     pub muted_until: Option<i64>,
     pub before_mute: Option<i64>,
-    pub fix: Option<Fix>,
+    pub fix: Option<PromisedFix>,
 }
 
-/// Patterns met before. Whoever changes what is known of one lets go of all: people are slow, failures are not.
+/// A cache of patterns. Any change to a pattern clears it: changes are rare, failures are not.
 #[derive(Debug, Default)]
 pub struct CachedPatterns(Map<(i64, u64, u8), Arc<CachedPattern>>);
 
-/// Of one pattern; what is older is pushed out by what is newer.
+/// The newest events of a pattern that are stored.
 const EVENTS_KEPT_MAX: usize = 1_000;
 
-/// Beyond this the memory starts anew.
-const REMEMBERED_MAX: usize = 10_000;
+/// Beyond this many patterns the cache is cleared.
+const CACHED_MAX: usize = 10_000;
 
 impl CachedPatterns {
     pub fn forget(&mut self) {
@@ -81,46 +79,45 @@ impl CachedPatterns {
 
 pub fn sight(tx: &mut Tx<'_>, seen: &Sighting<'_>) -> Result<Sighted> {
     versions::see_versions(tx, seen.tenant, seen.versions)?;
-    let Some(known) = known_pattern(tx, seen)? else { return first_sight(tx, seen) };
+    let Some(known) = find(tx, seen)? else { return create(tx, seen) };
     if let Some(fix) = &known.fix
         && state_now(known.state, known.muted_until, known.before_mute, tx.now)? == PatternState::Resolved
         && is_regression(tx, seen, fix)?
     {
-        come_back(tx, seen, known.sighted.head)?;
+        record_regression(tx, seen, known.sighted.head)?;
     }
     Ok(known.sighted.clone())
 }
 
-fn known_pattern(tx: &mut Tx<'_>, seen: &Sighting<'_>) -> Result<Option<Arc<CachedPattern>>> {
+fn find(tx: &mut Tx<'_>, seen: &Sighting<'_>) -> Result<Option<Arc<CachedPattern>>> {
     let key = (seen.tenant, seen.fingerprint.hash, seen.fingerprint.version);
     if let Some(known) = tx.known.patterns.0.get(&key) {
         return Ok(Some(known.clone()));
     }
     let Some(read) = tx.rows.pattern_of(seen.tenant, seen.fingerprint)?.map(Arc::new) else { return Ok(None) };
-    if tx.known.patterns.0.len() >= REMEMBERED_MAX {
+    if tx.known.patterns.0.len() >= CACHED_MAX {
         tx.known.patterns.forget();
     }
     tx.known.patterns.0.insert(key, read.clone());
     Ok(Some(read))
 }
 
-/// With versions: a failure that has the fix. Without: an attempt that began after it; one that was under way
-/// already could not have had it.
-fn is_regression(tx: &mut Tx<'_>, seen: &Sighting<'_>, fix: &Fix) -> Result<bool> {
+/// A failure is a regression if its versions have the fix, or without versions if its attempt began after the fix.
+fn is_regression(tx: &mut Tx<'_>, seen: &Sighting<'_>, fix: &PromisedFix) -> Result<bool> {
     match &fix.versions {
         Some(versions) => versions::has_fix(tx, seen.tenant, versions, seen.versions),
-        // Reported without a beginning, it was reported after the resolve was committed.
+        // Without a start time, the report came after the pattern was resolved.
         None => Ok(seen.began_at.is_none_or(|began_at| began_at > fix.at)),
     }
 }
 
-fn come_back(tx: &mut Tx<'_>, seen: &Sighting<'_>, head: i64) -> Result<()> {
+fn record_regression(tx: &mut Tx<'_>, seen: &Sighting<'_>, head: i64) -> Result<()> {
     tx.known.patterns.forget();
     tx.rows.change_pattern(head, &PatternChange::CameBack)?;
     note_pattern(tx, head, ENGINE, PatternEvent::Regression, Some(&about_run(seen)), None)
 }
 
-fn first_sight(tx: &mut Tx<'_>, seen: &Sighting<'_>) -> Result<Sighted> {
+fn create(tx: &mut Tx<'_>, seen: &Sighting<'_>) -> Result<Sighted> {
     let Sighting { tenant, fingerprint, failure, .. } = *seen;
     let public_id = public_id(&tx.tenant_name(tenant)?, fingerprint);
     let id = tx.rows.insert_pattern(&public_id, tenant, fingerprint, failure, tx.now)?;
@@ -138,11 +135,11 @@ pub fn note_pattern(
     note: Option<&Text>,
 ) -> Result<()> {
     tx.rows.insert_pattern_event(pattern, actor, event, about, note, tx.now)?;
-    // Its first one pushes nothing out.
+    // The first event cannot exceed the limit.
     if event == PatternEvent::New { Ok(()) } else { Ok(tx.rows.forget_pattern_events(pattern, EVENTS_KEPT_MAX)?) }
 }
 
-/// A mute that is over is over without anybody writing it down.
+/// The current state: a mute ends by time, without a write.
 pub fn state_now(
     state: i64,
     muted_until: Option<i64>,
@@ -158,9 +155,9 @@ pub fn state_now(
     }
 }
 
-impl Fix {
-    /// As a pattern's row has it.
-    pub fn kept(at: Option<i64>, versions: Option<&str>) -> Result<Option<Self>> {
+impl PromisedFix {
+    /// From the columns of a pattern's row.
+    pub fn from_columns(at: Option<i64>, versions: Option<&str>) -> Result<Option<Self>> {
         let Some(at) = at else { return Ok(None) };
         let versions = versions.map(serde_json::from_str).transpose();
         let versions = versions.map_err(|e| Error::Unexpected(format!("a pattern's fix: {e}")))?;
@@ -172,7 +169,7 @@ fn about_run(seen: &Sighting<'_>) -> String {
     format!("run {}", seen.run_id)
 }
 
-/// The same on every replica, and nothing of another tenant's in it.
+/// The same on every replica, and independent of other tenants.
 fn public_id(tenant: &Tenant, fingerprint: &Fingerprint) -> String {
     let hash = Sha256::new()
         .chain_update(tenant.as_str())

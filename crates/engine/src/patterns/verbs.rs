@@ -1,5 +1,5 @@
-//! What a person does about a pattern, and the record of it. Acting on a fingerprint over all tenants is the same act
-//! on each tenant's pattern of it, in one commit.
+//! Actions on patterns, with their history. In the scope of all tenants a fingerprint names every tenant's pattern of it;
+//! one commit changes them all.
 
 use redrive_core::ids::RunId;
 use redrive_core::time::Timestamp;
@@ -17,20 +17,20 @@ use crate::runs::attempts::json;
 use crate::runs::document::position;
 use crate::tx::Tx;
 
-/// A pattern as an act finds it.
+/// A row of patterns as actions need it.
 #[derive(Debug, Clone)]
-pub struct Found {
+pub struct PatternRow {
     pub id: i64,
     pub tenant: i64,
     pub public_id: String,
     pub key: FingerprintKey,
-    /// The head's number and id, where it is a part.
+    /// Number and id of the head, if it was merged.
     pub merged: Option<(i64, String)>,
-    /// Its state, until when it is muted, and what it was before.
+    /// State, end of the mute, and state before the mute.
     pub state: (i64, Option<i64>, Option<i64>),
 }
 
-/// Answers with the name of what to show.
+/// Returns the id of the pattern to show.
 pub fn triage_pattern(tx: &mut Tx<'_>, act: &PatternAct) -> Result<String> {
     tx.known.patterns.forget();
     let found = patterns_named(tx, &act.scope, &act.id)?;
@@ -50,17 +50,17 @@ pub fn triage_pattern(tx: &mut Tx<'_>, act: &PatternAct) -> Result<String> {
     }
 }
 
-/// What is part of another is acted on there; among many tenants' it is left out.
-fn heads(found: Vec<Found>) -> Result<Vec<Found>> {
+/// The patterns that are not merged into another. An action on a merged one alone is refused.
+fn heads(found: Vec<PatternRow>) -> Result<Vec<PatternRow>> {
     let first = found.first().cloned();
-    let heads: Vec<Found> = found.into_iter().filter(|pattern| pattern.merged.is_none()).collect();
+    let heads: Vec<PatternRow> = found.into_iter().filter(|pattern| pattern.merged.is_none()).collect();
     match (heads.is_empty(), first.and_then(|pattern| pattern.merged)) {
         (true, Some((_, into))) => Err(Error::PatternMerged { into }),
         (_, _) => Ok(heads),
     }
 }
 
-fn apply(tx: &mut Tx<'_>, act: &PatternAct, pattern: &Found) -> Result<()> {
+fn apply(tx: &mut Tx<'_>, act: &PatternAct, pattern: &PatternRow) -> Result<()> {
     let about = match &act.verb {
         PatternVerb::Acknowledge => {
             tx.rows.change_pattern(pattern.id, &PatternChange::State(PatternState::Acknowledged))?;
@@ -88,8 +88,8 @@ fn in_words(versions: &Versions) -> String {
     format!("in {}", words.join(", "))
 }
 
-/// Each into the pattern of its own tenant; a tenant that has no such pattern keeps what it has.
-fn merge_all(tx: &mut Tx<'_>, act: &PatternAct, found: Vec<Found>, into: &str) -> Result<String> {
+/// Merges each into a pattern of the same tenant; skips tenants without that pattern.
+fn merge_all(tx: &mut Tx<'_>, act: &PatternAct, found: Vec<PatternRow>, into: &str) -> Result<String> {
     let mut shown = None;
     for pattern in heads(found)? {
         let Some(target) = pattern_of_tenant(tx, pattern.tenant, into)? else { continue };
@@ -107,7 +107,7 @@ fn merge_all(tx: &mut Tx<'_>, act: &PatternAct, found: Vec<Found>, into: &str) -
     shown.ok_or(Error::NotFound("pattern"))
 }
 
-fn unmerge_all(tx: &mut Tx<'_>, act: &PatternAct, found: Vec<Found>, only: Option<&str>) -> Result<String> {
+fn unmerge_all(tx: &mut Tx<'_>, act: &PatternAct, found: Vec<PatternRow>, only: Option<&str>) -> Result<String> {
     let mut any = false;
     for pattern in found {
         for (part, head, head_id) in parts_to_take_out(tx, &pattern, only)? {
@@ -122,8 +122,8 @@ fn unmerge_all(tx: &mut Tx<'_>, act: &PatternAct, found: Vec<Found>, only: Optio
     if any { Ok(act.id.clone()) } else { Err(Error::MergeRefused("there is nothing to take apart")) }
 }
 
-/// One tenant's, or for all tenants those of a fingerprint; a pattern's id names one in either case.
-fn patterns_named(tx: &mut Tx<'_>, scope: &TenantScope, id: &str) -> Result<Vec<Found>> {
+/// The patterns with this id or fingerprint in the scope.
+fn patterns_named(tx: &mut Tx<'_>, scope: &TenantScope, id: &str) -> Result<Vec<PatternRow>> {
     let missing = || Error::NotFound("pattern");
     let tenant = match scope {
         TenantScope::One(tenant) => Some(tx.find_tenant(tenant)?.ok_or_else(missing)?),
@@ -139,8 +139,8 @@ fn patterns_named(tx: &mut Tx<'_>, scope: &TenantScope, id: &str) -> Result<Vec<
     if found.is_empty() { Err(missing()) } else { Ok(found) }
 }
 
-fn pattern_of_tenant(tx: &mut Tx<'_>, tenant: i64, id: &str) -> Result<Option<Found>> {
-    // We named it ourselves: what is no id names nothing, and PostgreSQL takes no NUL in a text.
+fn pattern_of_tenant(tx: &mut Tx<'_>, tenant: i64, id: &str) -> Result<Option<PatternRow>> {
+    // Pattern ids have the syntax of ids. PostgreSQL rejects a NUL in text.
     if id.parse::<RunId>().is_err() {
         return Ok(None);
     }
@@ -151,28 +151,32 @@ fn pattern_of_tenant(tx: &mut Tx<'_>, tenant: i64, id: &str) -> Result<Option<Fo
     Ok(tx.rows.pattern_by_alias(tenant, key)?)
 }
 
-/// The pattern itself where it is a part, otherwise its parts; with a fingerprint only the one of it.
-fn parts_to_take_out(tx: &mut Tx<'_>, pattern: &Found, only: Option<&str>) -> Result<Vec<(Found, i64, String)>> {
+/// A merged pattern itself, otherwise its parts; with `only`, just the part with that fingerprint or id.
+fn parts_to_take_out(
+    tx: &mut Tx<'_>,
+    pattern: &PatternRow,
+    only: Option<&str>,
+) -> Result<Vec<(PatternRow, i64, String)>> {
     if let Some((head, head_id)) = &pattern.merged {
         return Ok(vec![(pattern.clone(), *head, head_id.clone())]);
     }
     let parts = tx.rows.parts_of_pattern(pattern.id)?;
-    let wanted = |part: &Found| only.is_none_or(|only| part.key.to_string() == only || part.public_id == only);
+    let wanted = |part: &PatternRow| only.is_none_or(|only| part.key.to_string() == only || part.public_id == only);
     Ok(parts.into_iter().filter(wanted).map(|part| (part, pattern.id, pattern.public_id.clone())).collect())
 }
 
-/// A version that is named counts as seen: what comes after it is newer, whether or not it was ever met.
-fn resolve_pattern(tx: &mut Tx<'_>, pattern: &Found, in_version: &Versions) -> Result<()> {
+/// Records the named versions as seen, so that later ones count as newer.
+fn resolve_pattern(tx: &mut Tx<'_>, pattern: &PatternRow, in_version: &Versions) -> Result<()> {
     versions::see_versions(tx, pattern.tenant, in_version)?;
     let versions = (!in_version.is_empty()).then(|| json(in_version)).transpose()?;
     let resolved = PatternChange::Resolved { at: tx.now, in_versions: versions.as_deref() };
     Ok(tx.rows.change_pattern(pattern.id, &resolved)?)
 }
 
-fn mute_pattern(tx: &mut Tx<'_>, pattern: &Found, until: Option<Timestamp>) -> Result<()> {
+fn mute_pattern(tx: &mut Tx<'_>, pattern: &PatternRow, until: Option<Timestamp>) -> Result<()> {
     let (state, muted_until, before) = pattern.state;
     let now = state_now(state, muted_until, before, tx.now)?;
-    // Muted once more: what was before the first time comes back.
+    // A second mute keeps the state from before the first.
     let before = if now == PatternState::Muted { before } else { Some(position(PatternState::ALL, &now)) };
     Ok(tx.rows.change_pattern(pattern.id, &PatternChange::Muted { until, before })?)
 }

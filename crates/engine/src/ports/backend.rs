@@ -13,19 +13,19 @@ use redrive_core::wire::{
 };
 use tokio::sync::watch;
 
-use crate::attempt::start::Begun;
+use crate::attempt::start::CommittedStart;
 use crate::error::Result;
-use crate::lease::claim::Granted;
+use crate::lease::grant::GrantedLease;
 use crate::metrics::StoreMetrics;
+use crate::model::StateCounts;
 use crate::model::operations::{ItemsCall, NewOperation};
 use crate::model::patterns::PatternsCall;
-use crate::model::standing::Standing;
 use crate::model::{
-    DetailCall, FailedAttempt, KeyMark, KeyRecord, PageCall, Report, RunFilter, RunRef, Sent, Start, Started,
-    StatsCall, Swept, TenantScope,
+    DetailCall, FailedAttempt, KeyMark, KeyRecord, NewFailure, PageCall, RunFilter, RunRef, SentPayload, Start,
+    Started, StatsCall, Swept, TenantScope,
 };
-use crate::operations::freeze::Found;
-use crate::operations::moves::Turn;
+use crate::operations::freeze::FreezeSlice;
+use crate::operations::moves::MoveSlice;
 use crate::operations::row::OperationRow;
 use crate::operations::settle::Outcomes;
 use crate::policies::PolicyCache;
@@ -86,12 +86,12 @@ pub trait Backend: Reads {
     // What use cases read beside the writers, before or after a commit.
 
     /// Adds to the start of a known run what was recorded of it.
-    fn complete_start(&self, owner: Owner, begun: Begun) -> impl Future<Output = Result<Started>> + Send;
+    fn complete_start(&self, owner: Owner, begun: CommittedStart) -> impl Future<Output = Result<Started>> + Send;
     /// Adds what leased runs carry: payload, steps, the last error.
     fn complete_leases(
         &self,
         owner: Owner,
-        granted: Vec<Granted>,
+        granted: Vec<GrantedLease>,
     ) -> impl Future<Output = Result<Vec<LeasedRun>>> + Send;
     /// The pattern as lists show it.
     fn pattern_view(&self, scope: &TenantScope, id: &str) -> impl Future<Output = Result<PatternView>> + Send;
@@ -101,9 +101,13 @@ pub trait Backend: Reads {
     fn operation_row(&self, id: i64) -> impl Future<Output = Result<OperationRow>> + Send;
     fn operation_spec(&self, id: i64) -> impl Future<Output = Result<NewOperation>> + Send;
     /// The next piece of an operation's set.
-    fn find_piece(&self, row: OperationRow, spec: Arc<NewOperation>) -> impl Future<Output = Result<Found>> + Send;
+    fn find_piece(
+        &self,
+        row: OperationRow,
+        spec: Arc<NewOperation>,
+    ) -> impl Future<Output = Result<FreezeSlice>> + Send;
     /// The items whose turn it is.
-    fn find_turn(&self, row: OperationRow, spec: Arc<NewOperation>) -> impl Future<Output = Result<Turn>> + Send;
+    fn find_turn(&self, row: OperationRow, spec: Arc<NewOperation>) -> impl Future<Output = Result<MoveSlice>> + Send;
     /// What became of the items that were moved. None where it is not worth a commit.
     fn find_outcomes(&self, id: i64, spec: Arc<NewOperation>) -> impl Future<Output = Result<Option<Outcomes>>> + Send;
     fn tenant_health(&self, tenant: &Tenant, limits: Limits) -> impl Future<Output = Result<TenantHealth>> + Send;
@@ -136,7 +140,7 @@ pub trait Reads: Send + Sync + 'static {
     /// Whether a worker's key has begun or reported an attempt of the run.
     async fn was_worked_on_by(&self, at: &RunRef, key: KeyMark) -> Result<bool>;
     /// What an attempt got, and what that was made of.
-    async fn sent(&self, at: &RunRef, attempt: u32) -> Result<Sent>;
+    async fn sent(&self, at: &RunRef, attempt: u32) -> Result<SentPayload>;
     /// A payload as it was at a revision; without one, as it is.
     async fn revision(&self, at: &RunRef, revision: Option<u32>) -> Result<RevisionView>;
     async fn duplicates(&self, at: &RunRef) -> Result<DuplicatesAnswer>;
@@ -146,7 +150,7 @@ pub trait Reads: Send + Sync + 'static {
     async fn tenants(&self, limit: u32, cursor: Option<String>) -> Result<TenantsAnswer>;
     async fn health(&self, scope: &TenantScope) -> Result<HealthAnswer>;
     /// From the kept counters alone.
-    async fn standing(&self, scope: &TenantScope) -> Result<Standing>;
+    async fn standing(&self, scope: &TenantScope) -> Result<StateCounts>;
     async fn stats(&self, scope: &TenantScope, call: StatsCall) -> Result<StatsAnswer>;
     async fn changes(&self, scope: &TenantScope, since: Option<String>) -> Result<ChangesAnswer>;
     async fn queues(&self, limit: u32, cursor: Option<String>) -> Result<QueuesAnswer>;
@@ -205,7 +209,7 @@ impl Route {
         Self { owner: Owner::from(&at.tenant), lane: Lane::Run, prefetch }
     }
 
-    pub fn report(report: &Report) -> Self {
+    pub fn report(report: &NewFailure) -> Self {
         let run = RunRef { tenant: report.run.tenant.clone(), run_id: report.run.run_id.clone() };
         let fingerprint = &report.failed.fingerprint;
         let prefetch = Prefetch {

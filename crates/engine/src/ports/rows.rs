@@ -17,24 +17,26 @@ use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{BreakerEntry, ItemOutcome, NamedRun, OperationSample, PatternEvent, PatternRef, Severity};
 
+use crate::counters::CounterDeltas;
 use crate::error::PortResult as Result;
 use crate::ingest::fingerprints::FingerprintKey;
 use crate::ledger::steps::StepRow;
-use crate::model::{KeyRecord, NewRun, NewSent, RunFilter, Swept};
+use crate::model::{KeyRecord, NewRun, NewSentPayload, RunFilter, Swept};
 use crate::names::tenant_names::NameKind;
 use crate::operations::row::OperationRow;
 use crate::patterns::sightings::CachedPattern;
-use crate::patterns::verbs::Found;
+use crate::patterns::verbs::PatternRow;
+pub use crate::runs::attempts::AttemptRecord;
 use crate::runs::attempts::StoredAttempt;
 use crate::runs::run_row::RunRow;
-use crate::tally::Tally;
 
 use crate::breakers::{CorruptBreaker, ReadBreakers};
 pub use crate::runs::set_aside::ReadRuns;
 
+pub use crate::lease::scan::{DuePage, DueQuery, DueRun, DueScan};
 pub use crate::runs::records::{
-    Candidate, Changed, DueCall, DueLook, DueRuns, MovedEntry, NewAttempt, NewEntry, NewMove, NewOperationRow,
-    NewRequest, NewRevision, Own, PatternChange, SettledEntry, Stood, StoredRequest, outcome_column, status_column,
+    ChangedColumns, FrozenState, MovedEntry, NewEntry, NewMove, NewOperationRow, NewRequest, NewRevision,
+    PatternChange, RunAttributes, SettledEntry, StoredRequest, outcome_column, status_column,
 };
 
 /// All of them.
@@ -108,12 +110,12 @@ pub trait RunRows {
     fn next_run_number(&mut self) -> Result<i64>;
     /// With its payload; a run that came without one, and with nothing else to say, costs no row for it.
     fn insert_run(&mut self, row: &RunRow, new: &NewRun, now: Timestamp) -> Result<()>;
-    fn update_run(&mut self, row: &RunRow, changed: Changed, now: Timestamp) -> Result<()>;
+    fn update_run(&mut self, row: &RunRow, changed: ChangedColumns, now: Timestamp) -> Result<()>;
     fn set_severity(&mut self, run: i64, severity: Severity) -> Result<()>;
     fn set_assigned(&mut self, run: i64, to: Option<&Label>, now: Timestamp) -> Result<()>;
     /// Without an agent it keeps its own.
     fn set_place(&mut self, run: i64, agent: Option<&Label>, queue: i64) -> Result<()>;
-    fn own_of(&mut self, run: i64) -> Result<Option<Own>>;
+    fn own_of(&mut self, run: i64) -> Result<Option<RunAttributes>>;
     /// Another run of the order key that is under way.
     fn busy(&mut self, tenant: i64, order_key: &OrderKey, but: i64) -> Result<Option<RunId>>;
     /// Whether no other run of the order key is under way; nobody else begins one before the commit.
@@ -128,12 +130,12 @@ pub trait WaitingRows {
     /// The next tenant after one with scheduled runs in any of the queues, and when the first of them is due.
     fn next_tenant(&mut self, queues: &[i64], after: i64, now: Timestamp) -> Result<Option<(i64, Timestamp)>>;
     /// Under way since a lease call, which nobody else with the same name makes before the commit.
-    fn leased_by(&mut self, request: &str) -> Result<ReadRuns<Candidate>>;
+    fn leased_by(&mut self, request: &str) -> Result<ReadRuns<DueRun>>;
     /// The next queue after one with scheduled runs that no worker can be given.
     fn next_unleasable(&mut self, after: i64) -> Result<Option<i64>>;
     fn unleasable(&mut self, queue: i64, most: usize) -> Result<ReadRuns<RunRow>>;
-    /// The due runs of each look, in due order; none whose order key is busy, or that no worker can be given.
-    fn due_runs(&mut self, call: DueCall<'_>) -> Result<ReadRuns<DueRuns>>;
+    /// A page of each scan, in due order, without runs whose order key is busy and runs that no worker can be given.
+    fn due_runs(&mut self, call: DueQuery<'_>) -> Result<ReadRuns<DuePage>>;
     /// The next (queue, tenant) after `at` that has scheduled runs, and when the first of them is due.
     fn next_waiting(&mut self, at: (i64, i64)) -> Result<Option<((i64, i64), Timestamp)>>;
     /// Due by then, the oldest first.
@@ -167,7 +169,7 @@ pub trait AttemptRows {
     /// `AttemptOrigin` of the last one on record, as JSON.
     fn last_origin(&mut self, run: i64) -> Result<Option<String>>;
     /// A late one replaces the silence that was put in its place.
-    fn put_attempt(&mut self, ended: &NewAttempt<'_>, now: Timestamp) -> Result<()>;
+    fn put_attempt(&mut self, ended: &AttemptRecord<'_>, now: Timestamp) -> Result<()>;
     /// The same one again is one.
     fn insert_late_failure(&mut self, run: i64, attempt: u32, epoch: u64, body: &[u8]) -> Result<()>;
     fn payload_digest(&mut self, run: i64, revision: u32) -> Result<Option<Vec<u8>>>;
@@ -175,7 +177,7 @@ pub trait AttemptRows {
     fn about_of(&mut self, run: i64, revision: u32) -> Result<Option<Vec<u8>>>;
     fn insert_revision(&mut self, made: &NewRevision<'_>, now: Timestamp) -> Result<()>;
     /// An older lease's does not take the place of a newer one's.
-    fn put_sent(&mut self, run: i64, attempt: u32, epoch: u64, sent: &NewSent) -> Result<()>;
+    fn put_sent(&mut self, run: i64, attempt: u32, epoch: u64, sent: &NewSentPayload) -> Result<()>;
     fn insert_move(&mut self, moved: &NewMove<'_>, now: Timestamp) -> Result<()>;
 }
 
@@ -244,12 +246,12 @@ pub trait PatternRows {
         now: Timestamp,
     ) -> Result<()>;
     /// By its id, whoever's it is.
-    fn pattern_by_id(&mut self, id: &str) -> Result<Option<Found>>;
+    fn pattern_by_id(&mut self, id: &str) -> Result<Option<PatternRow>>;
     /// Every tenant's of a fingerprint.
-    fn patterns_by_key(&mut self, key: FingerprintKey) -> Result<Vec<Found>>;
+    fn patterns_by_key(&mut self, key: FingerprintKey) -> Result<Vec<PatternRow>>;
     /// The one that a tenant's failures of a fingerprint belong to.
-    fn pattern_by_alias(&mut self, tenant: i64, key: FingerprintKey) -> Result<Option<Found>>;
-    fn parts_of_pattern(&mut self, pattern: i64) -> Result<Vec<Found>>;
+    fn pattern_by_alias(&mut self, tenant: i64, key: FingerprintKey) -> Result<Option<PatternRow>>;
+    fn parts_of_pattern(&mut self, pattern: i64) -> Result<Vec<PatternRow>>;
     fn change_pattern(&mut self, pattern: i64, change: &PatternChange<'_>) -> Result<()>;
     /// The pattern and its own parts become parts of `head`.
     fn merge_pattern(&mut self, pattern: i64, head: i64) -> Result<()>;
@@ -332,7 +334,7 @@ pub trait OperationRows {
         run: i64,
         outcome: ItemOutcome,
         why: Option<&str>,
-        stood: Stood,
+        stood: FrozenState,
     ) -> Result<bool>;
     /// True when the item was at `from`.
     fn move_item(
@@ -378,5 +380,5 @@ pub trait EngineRows {
     /// What the tenant's retries have used that day, without this batch.
     fn spent_on(&mut self, tenant: i64, day: Timestamp) -> Result<Spend>;
     /// Writes the sums; the batch's last act before its commit.
-    fn fold(&mut self, tally: Tally, now: Timestamp) -> Result<()>;
+    fn fold(&mut self, tally: CounterDeltas, now: Timestamp) -> Result<()>;
 }

@@ -1,8 +1,7 @@
-//! Runs as records: the row, its document, its attempts and revisions.
+//! The rows of a run: its state, its document, its attempts and revisions.
 
 pub mod attempts;
 pub mod document;
-pub mod numbers;
 pub mod payload;
 pub mod records;
 pub mod revisions;

@@ -1,4 +1,4 @@
-//! Payloads as they lie in the store and as they go out.
+//! Stored payloads and their form on the wire.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,22 +8,22 @@ use serde_json::value::RawValue;
 use crate::error::{Error, Result};
 use crate::model::{About, PayloadKind};
 
-/// A payload as it was kept.
+/// A payload as it was read.
 #[derive(Debug, Clone)]
 pub struct StoredPayload {
     pub kind: PayloadKind,
     pub about: About,
-    /// The JSON token or the bytes, as they came.
+    /// The JSON token or the bytes, decoded.
     pub bytes: Vec<u8>,
 }
 
 impl StoredPayload {
-    /// Of a run that came without one, and with nothing else to say.
+    /// Of a run without a payload row.
     pub fn none() -> Self {
         Self { kind: PayloadKind::None, about: About::default(), bytes: Vec::new() }
     }
 
-    /// The JSON token and the base64 of a payload, whichever it is; neither when none was sent.
+    /// The JSON token or the base64; neither without a payload.
     pub fn into_wire(self) -> Result<(Option<RawJson>, Option<String>)> {
         match self.kind {
             PayloadKind::Json => Ok((Some(raw_json(self.bytes, "payload")?), None)),

@@ -1,109 +1,39 @@
-//! What commands and the stores' rows hand each other.
+//! Arguments and results of the row ports.
 
-use redrive_core::ids::{IdempotencyKey, OrderKey};
+use redrive_core::ids::OrderKey;
 use redrive_core::ledger::EntryState;
-use redrive_core::lifecycle::Outcome;
-use redrive_core::pattern::Fingerprint;
 use redrive_core::run::{Run, StateName};
 use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{EffectOutcome, PatternState, PayloadOmitted, Severity, StepStatus};
 
-use crate::lease::walks::DuePlace;
 use crate::ledger::steps::{Mover, StepRow};
-use crate::model::{Digest, NewStep, Payload};
+use crate::model::{NewStep, Payload};
 use crate::operations::row::OperationRow;
 use crate::runs::document::position;
 use crate::runs::run_row::RunRow;
 
-/// What of a run's row a move has changed.
+/// Which columns of a run's row a command has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Changed {
-    /// Where it stands, and what only a failure changes.
+pub enum ChangedColumns {
+    /// The state, and the columns that only a failure changes.
     ByFailure,
-    /// Where it stands.
+    /// The state.
     ByMove,
-    /// A lease's times and a run's effect counts: no list shows any of it.
+    /// Only the document: lease times and effect counts, which no list shows.
     RunDocument,
 }
 
-/// What a run's row holds that few commands read.
+/// Columns of a run that few commands read.
 #[derive(Debug, Clone)]
-pub struct Own {
+pub struct RunAttributes {
     pub agent: Option<Label>,
     pub task_type: Option<Label>,
     pub order_key: Option<OrderKey>,
     pub severity: Severity,
 }
 
-/// A due run that a worker may get.
-#[derive(Debug, Clone)]
-pub struct Candidate {
-    pub row: RunRow,
-    pub order_key: Option<String>,
-    pub agent: Option<Label>,
-    pub idempotency_key: Option<IdempotencyKey>,
-    /// How large its payload is in an answer.
-    pub bytes: usize,
-}
-
-/// Which due runs a call asks for.
-#[derive(Debug, Clone, Copy)]
-pub struct DueCall<'a> {
-    /// One of each queue and tenant.
-    pub looks: &'a [DueLook],
-    pub agents: Option<&'a [Label]>,
-    /// Runs that it gets at most of each look.
-    pub most: usize,
-    /// Runs that each look comes to at most, whether the call gets them or passes them over.
-    pub window: usize,
-}
-
-/// Where a look for due runs begins and ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DueLook {
-    pub queue: i64,
-    pub tenant: i64,
-    /// It begins with the run behind this one.
-    pub after: DuePlace,
-    /// Due by then.
-    pub until: Timestamp,
-}
-
-impl DueLook {
-    /// Queue and tenant.
-    pub fn place(&self) -> (i64, i64) {
-        (self.queue, self.tenant)
-    }
-}
-
-/// Due runs of one look that a worker may get.
-#[derive(Debug, Default)]
-pub struct DueRuns {
-    pub candidates: Vec<Candidate>,
-    /// With fewer runs than were asked for: where the window ended, unless the look came to the end of what is due.
-    pub end: Option<DuePlace>,
-}
-
-/// The end of an attempt, to be kept.
-#[derive(Debug)]
-pub struct NewAttempt<'a> {
-    pub run: i64,
-    pub attempt: u32,
-    /// A record may stand in its place, and gives way.
-    pub late: bool,
-    pub outcome: Outcome,
-    pub digest: Option<&'a Digest>,
-    pub state: StateName,
-    pub fingerprint: Option<&'a Fingerprint>,
-    pub pattern: Option<i64>,
-    pub pattern_new: bool,
-    pub origin: String,
-    pub verdict: Option<Vec<u8>>,
-    pub body: &'a [u8],
-}
-
-/// A move that is not an attempt, for the history.
+/// An entry of the history that is not an attempt.
 #[derive(Debug)]
 pub struct NewMove<'a> {
     pub run: i64,
@@ -137,7 +67,7 @@ pub struct NewEntry<'a> {
     pub holds: bool,
 }
 
-/// A worker's word on an entry.
+/// A worker's update of an entry.
 #[derive(Debug)]
 pub struct MovedEntry<'a> {
     pub found: &'a StepRow,
@@ -149,7 +79,7 @@ pub struct MovedEntry<'a> {
     pub settled_by: Option<&'a str>,
 }
 
-/// A person's word on an entry in doubt.
+/// A reconciliation of an entry.
 #[derive(Debug)]
 pub struct SettledEntry<'a> {
     pub found: &'a StepRow,
@@ -159,12 +89,12 @@ pub struct SettledEntry<'a> {
     pub actor: &'a str,
 }
 
-/// How a pattern stands, for those who change it.
+/// A change to a pattern.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PatternChange<'a> {
-    /// Somebody has looked at it.
+    /// Acknowledged.
     State(PatternState),
-    /// A fix did not hold.
+    /// A regression.
     CameBack,
     Resolved {
         at: Timestamp,
@@ -177,7 +107,7 @@ pub enum PatternChange<'a> {
     Owner(Option<&'a Label>),
 }
 
-/// What somebody asked for, to be kept until it is answered.
+/// A request for approval to store.
 #[derive(Debug)]
 pub struct NewRequest<'a> {
     pub run: i64,
@@ -187,7 +117,7 @@ pub struct NewRequest<'a> {
     pub payload: Option<&'a Payload>,
 }
 
-/// What was asked for, as it was kept.
+/// A stored request for approval.
 #[derive(Debug)]
 pub struct StoredRequest {
     pub actor: String,
@@ -195,21 +125,21 @@ pub struct StoredRequest {
     pub payload: Option<Payload>,
 }
 
-/// How a run stood when an operation's set was frozen.
+/// The state of a run when an operation's set was frozen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stood {
+pub struct FrozenState {
     pub state: StateName,
     pub attempt: u32,
     pub decisions: u32,
 }
 
-impl Stood {
+impl FrozenState {
     pub fn of(run: &Run) -> Self {
         Self { state: run.state.name(), attempt: run.attempt, decisions: run.decisions }
     }
 }
 
-/// A new operation's row.
+/// A new row of operations.
 #[derive(Debug)]
 pub struct NewOperationRow<'a> {
     pub row: &'a OperationRow,
@@ -217,12 +147,12 @@ pub struct NewOperationRow<'a> {
     pub spec: Vec<u8>,
 }
 
-/// A step's outcome as its column has it.
+/// The column of a step's outcome.
 pub fn outcome_column(state: EntryState) -> Option<i64> {
     state.outcome().map(|outcome| position(EffectOutcome::ALL, &outcome))
 }
 
-/// A step's status as its column has it.
+/// The column of a step's status.
 pub fn status_column(state: EntryState) -> i64 {
     position(StepStatus::ALL, &state.status())
 }

@@ -1,4 +1,4 @@
-//! Later revisions of a payload. The first one's bytes are never written again.
+//! Later revisions of a payload. The first one is never overwritten.
 
 use crate::codec::{decode, encode};
 use crate::error::{Error, Result};
@@ -9,7 +9,7 @@ use crate::runs::attempts::json;
 use crate::runs::run_row::RunRow;
 use crate::tx::Tx;
 
-/// Keeps the payload of `row`'s revision, made from the one before; what else is said of it stays.
+/// Stores the payload of `row`'s new revision; the rest of the payload's document stays.
 pub fn keep_revision(tx: &mut Tx<'_>, row: &mut RunRow, fix: &FixedPayload, actor: &str) -> Result<()> {
     let about = About { payload_omitted: None, ..about_of(tx, row.id, fix.from_revision)? };
     let made = NewRevision {
@@ -25,7 +25,7 @@ pub fn keep_revision(tx: &mut Tx<'_>, row: &mut RunRow, fix: &FixedPayload, acto
     Ok(())
 }
 
-/// What a run said of itself beside its payload.
+/// The document stored with a run's payload.
 pub fn about_of(tx: &mut Tx<'_>, run: i64, revision: u32) -> Result<About> {
     match tx.rows.about_of(run, revision)?.filter(|about| !about.is_empty()) {
         Some(about) => serde_json::from_slice(&decode(&about)?).map_err(|e| Error::Unexpected(format!("about: {e}"))),

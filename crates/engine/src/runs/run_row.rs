@@ -1,4 +1,4 @@
-//! A run as commands know it: found by name, changed as a whole, counted as it changes.
+//! A run's row: lookup, changes, and the counters that follow them.
 
 use std::sync::Arc;
 
@@ -10,16 +10,17 @@ use redrive_core::run::{Run, State, StateName};
 use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::Versions;
+use sha2::{Digest as _, Sha256};
 
 use crate::clock::Dice;
+use crate::counters::{CountKey, CountedRun};
 use crate::error::{Error, Result};
 use crate::model::{KeyMark, LeaseToken, NewRun, PayloadKind, RunRef};
-use crate::ports::rows::Changed;
+use crate::ports::rows::ChangedColumns;
 use crate::runs::document::{RunDocument, StateColumns, position};
-use crate::tally::Standing;
-use crate::tx::{Queue, Tx};
+use crate::tx::{QueueRow, Tx};
 
-/// A run as its row holds it.
+/// A row of runs.
 #[derive(Debug, Clone)]
 pub struct RunRow {
     pub id: i64,
@@ -35,33 +36,32 @@ pub struct RunRow {
     pub provider: Option<Label>,
     pub tool: Option<Label>,
     pub step: Option<Label>,
-    /// Who began the attempt under way, and with which request.
+    /// The worker of the attempt under way, and the start request.
     pub worker: Option<Label>,
     pub start_id: Option<Label>,
-    /// Under way: the lease call that handed it out, with its scope.
+    /// The lease call of the attempt under way, with its scope.
     pub request: Option<Label>,
-    /// What the attempt under way runs with, as its worker said.
+    /// Of the worker of the attempt under way.
     pub versions: Versions,
     pub environment: Label,
-    /// When the attempt under way began, as breakers count it.
+    /// The breaker generation in which the attempt under way began.
     pub generation: u64,
-    /// How long the payload of its revision is; none where that has to be looked up.
+    /// The size of the current payload; none in rows of older versions.
     pub payload_bytes: Option<usize>,
-    /// The workers' keys that began or reported it, the newest last: they may read it.
+    /// Keys of workers that began or reported it, newest last. They may read it.
     pub keys: Vec<KeyMark>,
-    /// What the outputs of its steps come to: a lease carries them too.
+    /// The size of its step outputs, which a lease carries.
     pub step_bytes: usize,
-    /// What its leases are proved by; none before its first one.
+    /// Proves its leases; none before the first one.
     pub lease_secret: Option<u64>,
-    /// How many steps it has on record.
+    /// The number of recorded steps.
     pub step_count: usize,
 }
 
-/// A run that more keys than this have worked on forgets the oldest.
+/// Beyond this many keys the oldest is dropped.
 const KEYS_MAX: usize = 16;
 
 impl RunRow {
-    /// What it is part of.
     pub fn merged_into(&self) -> Option<&RunId> {
         match &self.run.state {
             State::Merged(merged) => Some(&merged.into),
@@ -76,18 +76,19 @@ impl RunRow {
         }
     }
 
-    pub fn standing(&self) -> Standing {
-        Standing {
-            state: self.run.state.name(),
+    pub fn counted(&self) -> CountedRun {
+        let state = self.run.state.name();
+        let key = CountKey {
+            state: position(StateName::ALL, &state),
             tenant: self.tenant,
             queue: self.queue,
             reason: self.reason.clone(),
             detail: StateColumns::of(&self.run).detail,
-            pattern: self.pattern,
-        }
+        };
+        CountedRun { key, open_pattern: self.pattern.filter(|_| !state.is_closed()) }
     }
 
-    /// What only the transition table reads, as the row keeps it.
+    /// The JSON document with what no query filters by.
     pub fn life(&self) -> Result<String> {
         let mut life = RunDocument::of(&self.run, self.worker.clone(), self.start_id.clone());
         life.payload_bytes = self.payload_bytes;
@@ -103,12 +104,12 @@ impl RunRow {
         serde_json::to_string(&life).map_err(|e| Error::Unexpected(e.to_string()))
     }
 
-    /// The lease of an epoch that this run has had; none before its first one.
+    /// The token of the lease with this epoch; none before the first lease.
     pub fn lease_of(&self, attempt: u32, epoch: u64) -> Option<LeaseToken> {
         self.lease_secret.map(|secret| LeaseToken::granted(secret, self.id, attempt, epoch))
     }
 
-    /// From its first lease on a run has a secret.
+    /// Draws the secret at the first lease.
     pub fn ensure_lease_secret(&mut self, dice: &dyn Dice) {
         self.lease_secret.get_or_insert_with(|| {
             let mut secret = [0; 8];
@@ -117,7 +118,7 @@ impl RunRow {
         });
     }
 
-    /// Remembers the worker's key that began or reported an attempt.
+    /// Adds the key of a worker that began or reported an attempt.
     pub fn touch(&mut self, by: Option<KeyMark>) {
         let Some(by) = by.filter(|by| !self.keys.contains(by)) else { return };
         if self.keys.len() >= KEYS_MAX {
@@ -126,17 +127,17 @@ impl RunRow {
         self.keys.push(by);
     }
 
-    /// Whether a worker's key has begun or reported it. Whoever comes without a mark is no worker, and reads all.
+    /// Whether the caller may read the run: a worker that began or reported it, or another role, which has no mark.
     pub fn may_be_read_by(&self, by: Option<KeyMark>) -> bool {
         by.is_none_or(|by| self.keys.contains(&by))
     }
 
-    /// The lease call that handed it out, while the attempt is under way.
+    /// The lease call of the attempt under way.
     pub fn request(&self) -> Option<&str> {
         self.request.as_ref().filter(|_| self.run.lease().is_some()).map(Label::as_str)
     }
 
-    /// What only a failure changes.
+    /// The columns that only a failure changes.
     fn failure_columns(&self) -> (&str, i64, Option<i64>, [&Option<Label>; 4]) {
         (&self.reason, self.category, self.pattern, [&self.model, &self.provider, &self.tool, &self.step])
     }
@@ -165,13 +166,21 @@ pub fn require_run(tx: &mut Tx<'_>, at: &RunRef) -> Result<RunRow> {
     find_run(tx, &at.tenant, &at.run_id)?.ok_or(Error::NotFound("run"))
 }
 
-/// The run that a call under a lease names.
+/// The run of a call under a lease.
 pub fn require_leased(tx: &mut Tx<'_>, at: &RunRef, lease: LeaseToken) -> Result<RunRow> {
     let Some(tenant) = tx.find_tenant(&at.tenant)? else { return Err(Error::NotFound("run")) };
     tx.rows.find_leased(tenant, &at.run_id, lease.run)?.ok_or(Error::NotFound("run"))
 }
 
-/// A run that is not in the store yet: numbered now, written once it stands where its first move leaves it.
+/// What `runs.key_hash` holds: finds a run by its name.
+pub fn key_hash(tenant: i64, run_id: &str) -> i64 {
+    let hash = Sha256::new().chain_update(tenant.to_le_bytes()).chain_update(run_id).finalize();
+    let mut first = [0; 8];
+    first.copy_from_slice(&hash[..8]);
+    i64::from_le_bytes(first)
+}
+
+/// A new run with a number. It is written after its first transition.
 pub fn new_run(tx: &mut Tx<'_>, new: &NewRun, tenant: i64, queue: i64) -> Result<RunRow> {
     let run = Run {
         resumable: new.resumable.unwrap_or(false),
@@ -205,33 +214,32 @@ pub fn new_run(tx: &mut Tx<'_>, new: &NewRun, tenant: i64, queue: i64) -> Result
     })
 }
 
-/// Writes a row that was read as `before`, and counts what changed.
+/// Updates a row that was read as `before`, and the counters.
 pub fn save(tx: &mut Tx<'_>, before: &RunRow, row: &RunRow) -> Result<()> {
     let same = before.failure_columns() == row.failure_columns();
-    tx.rows.update_run(row, if same { Changed::ByMove } else { Changed::ByFailure }, tx.now)?;
-    tx.tally.moved(row.id, Some(&before.standing()), &row.standing());
+    tx.rows.update_run(row, if same { ChangedColumns::ByMove } else { ChangedColumns::ByFailure }, tx.now)?;
+    tx.counters.moved(row.id, Some(&before.counted()), &row.counted());
     Ok(())
 }
 
 /// Writes a new run with its payload.
 pub fn insert_run(tx: &mut Tx<'_>, row: &RunRow, new: &NewRun) -> Result<()> {
     tx.rows.insert_run(row, new, tx.now)?;
-    tx.tally.moved(row.id, None, &row.standing());
+    tx.counters.moved(row.id, None, &row.counted());
     Ok(())
 }
 
-/// Keeps a lease's new times and a run's effect counts: no state changes, so no counter does and no list index is
-/// touched.
+/// Updates only the document (lease times, effect counts): no state, counter or index changes.
 pub fn save_life(tx: &mut Tx<'_>, row: &RunRow) -> Result<()> {
-    Ok(tx.rows.update_run(row, Changed::RunDocument, tx.now)?)
+    Ok(tx.rows.update_run(row, ChangedColumns::RunDocument, tx.now)?)
 }
 
 pub fn names_of(tx: &mut Tx<'_>, row: &RunRow) -> Result<(Tenant, QueueName)> {
     Ok((tx.tenant_name(row.tenant)?, tx.queue_by_id(row.queue)?.name))
 }
 
-/// A run's queue, with the policy that holds for it there.
-pub fn rules_of(tx: &mut Tx<'_>, row: &RunRow) -> Result<(Queue, std::sync::Arc<Policy>)> {
+/// The run's queue and its policy there.
+pub fn rules_of(tx: &mut Tx<'_>, row: &RunRow) -> Result<(QueueRow, std::sync::Arc<Policy>)> {
     let queue = tx.queue_by_id(row.queue)?;
     let policy = tx.policy(&queue, row.tenant)?;
     Ok((queue, policy))

@@ -1,5 +1,4 @@
-//! Runs whose rows can't be read. A service that meets one sets it aside, counts and logs it, and goes on with those
-//! behind it.
+//! Runs whose rows cannot be read. A service sets such a run aside, logs it, and continues with the next ones.
 
 use redrive_core::lifecycle::{Event, Moved};
 use redrive_core::policy::Policy;
@@ -10,12 +9,12 @@ use crate::ports::rows::Rows;
 use crate::runs::run_row::RunRow;
 use crate::tx::Tx;
 
-/// A run that was set aside is read again this often: a person, or a newer binary, may have made it readable.
+/// How often a run that was set aside is read again: an operator or a newer version may have repaired it.
 pub const READ_AGAIN_MS: u64 = 10 * MINUTE_MS;
-/// How often a service asks again for what lies behind runs that it had to set aside, within one round.
+/// Queries of one round that may find unreadable runs.
 const ASKS_MAX: usize = 8;
 
-/// Runs that a service asked for, and those among them that can't be read.
+/// The readable and the unreadable rows of a query.
 pub struct ReadRuns<T> {
     pub rows: Vec<T>,
     pub corrupt: Vec<CorruptRun>,
@@ -43,7 +42,7 @@ impl<T> ReadRuns<T> {
     }
 }
 
-/// Tells a row that can't be read from a store that failed.
+/// Separates an unreadable row from a failure of the store.
 pub fn unless_corrupt<T>(read: Result<T, impl Into<Error>>) -> Result<Result<T, CorruptRun>> {
     match read.map_err(Into::into) {
         Ok(read) => Ok(Ok(read)),
@@ -52,7 +51,7 @@ pub fn unless_corrupt<T>(read: Result<T, impl Into<Error>>) -> Result<Result<T, 
     }
 }
 
-/// The runs that a service asked for. Those that can't be read are set aside, and the ones behind them come up.
+/// Runs a query, sets unreadable rows aside, and repeats it so that the rows after them come up.
 pub fn readable<T>(tx: &mut Tx<'_>, mut ask: impl FnMut(&mut dyn Rows) -> PortResult<ReadRuns<T>>) -> Result<Vec<T>> {
     for _ in 1..ASKS_MAX {
         let found = ask(tx.rows)?;
@@ -71,11 +70,11 @@ fn set_all_aside(tx: &mut Tx<'_>, corrupt: &[CorruptRun]) -> Result<()> {
 }
 
 pub fn set_run_aside(tx: &mut Tx<'_>, run: i64, why: &str) -> Result<()> {
-    tracing::error!(run, why, "run set aside: its row can't be read");
+    tracing::error!(run, why, "run set aside: row unreadable");
     Ok(tx.rows.set_run_aside(run, why, tx.now)?)
 }
 
-/// What becomes of a run that a service has found. One that its own state contradicts is set aside, and none comes back.
+/// The transition of a run that a service has found. A run whose state refuses it is set aside.
 pub fn ask_for_service(tx: &mut Tx<'_>, row: &RunRow, event: &Event<'_>, policy: &Policy) -> Result<Option<Moved>> {
     match row.ask(event, policy, tx.now) {
         Ok(moved) => Ok(Some(moved)),
@@ -83,11 +82,11 @@ pub fn ask_for_service(tx: &mut Tx<'_>, row: &RunRow, event: &Event<'_>, policy:
     }
 }
 
-/// Puts runs that can be read by now back to where services find them.
+/// Puts runs back that are readable again.
 pub fn read_set_aside_again(tx: &mut Tx<'_>, most: usize) -> Result<()> {
     for run in tx.rows.put_runs_back(tx.now.minus_ms(READ_AGAIN_MS), most)? {
         match unless_corrupt(tx.rows.run_by_number(run))? {
-            Ok(_) => tracing::info!(run, "run put back: its row can be read again"),
+            Ok(_) => tracing::info!(run, "run put back: row readable again"),
             Err(CorruptRun { run, why }) => tx.rows.set_run_aside(run, &why, tx.now)?,
         }
     }

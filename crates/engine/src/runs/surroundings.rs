@@ -1,24 +1,24 @@
-//! What surrounds a run when a decision is asked for, and where the decision sends it. Both are looked at only where a
-//! policy has something to say about them, so that an ordinary failure reads and writes nothing more.
+//! The context of a decision (spend, breakers, queue, agent) and the target that it picks. Loaded only where the policy
+//! needs it, so that an ordinary failure costs no extra reads.
 
 use redrive_core::policy::Policy;
 use redrive_core::reason::{Category, Reason};
 use redrive_core::strategy::Failure;
 use redrive_core::verdict::Target;
 
-use crate::attempt::spend;
 use crate::breakers::gate;
+use crate::counters;
 use crate::error::Result;
 use crate::model::NewRun;
 use crate::names::tenant_names;
 use crate::runs::run_row::RunRow;
-use crate::tx::{Queue, Tx};
+use crate::tx::{QueueRow, Tx};
 
-/// Fills in what the policy needs to judge `failure`; a run that is not in the store yet is `new`.
+/// Loads what the policy needs to decide on `failure`; `new` is set for a run that is not in the store yet.
 pub fn load_surroundings(
     tx: &mut Tx<'_>,
     row: &mut RunRow,
-    (queue, policy): (&Queue, &Policy),
+    (queue, policy): (&QueueRow, &Policy),
     failure: &Failure,
     new: Option<&NewRun>,
 ) -> Result<()> {
@@ -41,15 +41,15 @@ pub fn load_surroundings(
     Ok(())
 }
 
-/// What the tenant's retries have used, where anybody has set them a cap, and what holds them.
+/// Loads the tenant's spend, where a budget limits it, and the breakers that hold its retries.
 pub fn load_tenant_surroundings(tx: &mut Tx<'_>, row: &mut RunRow, policy: &Policy) -> Result<()> {
     if policy.budget.look_at_the_tenant() {
-        row.run.around.tenant_spent = spend::spent_today(tx, row.tenant)?;
+        row.run.around.tenant_spent = counters::spent_today(tx, row.tenant)?;
     }
-    gate::look_at_breakers(tx, row, policy)
+    gate::load_holds(tx, row, policy)
 }
 
-/// Sends a run where its verdict says, before it is kept.
+/// Applies the target of a verdict or a replay to the row.
 pub fn redirect(tx: &mut Tx<'_>, row: &mut RunRow, target: &Target) -> Result<()> {
     if target.model.is_some() {
         row.model.clone_from(&target.model);
@@ -65,7 +65,7 @@ pub fn redirect(tx: &mut Tx<'_>, row: &mut RunRow, target: &Target) -> Result<()
     Ok(())
 }
 
-/// The columns that nothing else of a run's life changes.
+/// Writes the agent and queue of a target, which other updates leave out.
 pub fn keep_place(tx: &mut Tx<'_>, row: &RunRow, target: &Target) -> Result<()> {
     if target.agent.is_none() && target.queue.is_none() {
         return Ok(());

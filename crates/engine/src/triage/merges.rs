@@ -1,4 +1,4 @@
-//! Runs that are part of another: what is merged, and what happens to failures that still come in for it.
+//! Merged runs, and failures that are still reported for them.
 
 use std::collections::HashMap;
 
@@ -14,17 +14,18 @@ use crate::ledger::output_budget;
 use crate::ledger::record;
 use crate::ledger::steps::StepRow;
 use crate::model::FailedAttempt;
-use crate::model::triage::Act;
+use crate::model::triage::TriageAct;
 use crate::ports::rows::MergedStep;
+use crate::runs::attempts::AttemptEnd;
 use crate::runs::run_row;
 use crate::runs::run_row::RunRow;
 use crate::triage::verbs;
 use crate::tx::Tx;
 
-/// A chain is at most this long: each link was a person's act.
+/// The longest chain of merges; each link is an action of a person.
 const CHAIN_MAX: usize = 100;
 
-/// The move of `row` into another run of its tenant, if that is one it can become part of.
+/// The event that merges `row` into another run of its tenant, if that is possible.
 pub fn merge<'a>(tx: &mut Tx<'_>, row: &RunRow, into: &RunId) -> Result<Event<'a>> {
     if row.run_id == *into {
         return Err(Error::MergeRefused("a run can't be merged into itself"));
@@ -43,9 +44,9 @@ pub fn merge<'a>(tx: &mut Tx<'_>, row: &RunRow, into: &RunId) -> Result<Event<'a
     }
 }
 
-/// A new failure of a merged run is also its target's next one, unless somebody is at work on that.
+/// Records a failure of a merged run also for its target, unless that has a lease.
 pub fn pass_on(tx: &mut Tx<'_>, part: &RunRow, into: &RunId, failed: &FailedAttempt) -> Result<()> {
-    let Some(target) = whole(tx, part.tenant, into)? else { return Ok(()) };
+    let Some(target) = final_target(tx, part.tenant, into)? else { return Ok(()) };
     if target.run.lease().is_some() {
         return Ok(());
     }
@@ -55,13 +56,13 @@ pub fn pass_on(tx: &mut Tx<'_>, part: &RunRow, into: &RunId, failed: &FailedAtte
     for key in keys {
         before.push((tx.rows.step_of_run(run, &key)?, key));
     }
-    record(tx, &target.clone(), target, failed, attempt, None, None)?;
+    record(tx, &target.clone(), target, failed, AttemptEnd::unleased(attempt), None)?;
     let noted = tx.rows.merged_steps(run)?.into_iter().map(|noted| (noted.step, noted.from)).collect();
     before.into_iter().try_for_each(|(own, key)| note_step(tx, (run, part.id), own, &key, &noted))
 }
 
-/// The run that a merged one counts for; none where it is gone.
-fn whole(tx: &mut Tx<'_>, tenant: i64, into: &RunId) -> Result<Option<RunRow>> {
+/// The run at the end of a chain of merges; none if it is gone.
+fn final_target(tx: &mut Tx<'_>, tenant: i64, into: &RunId) -> Result<Option<RunRow>> {
     let mut into = into.clone();
     for _ in 0..CHAIN_MAX {
         let Some(target) = run_row::find_run_of(tx, tenant, &into)? else { return Ok(None) };
@@ -73,8 +74,8 @@ fn whole(tx: &mut Tx<'_>, tenant: i64, into: &RunId) -> Result<Option<RunRow>> {
     Ok(None)
 }
 
-/// Remembers who has put an entry into a run's ledger, and how it stood before. What two have reported, or what was done
-/// before, stays.
+/// Records which merged run added an entry to the target's ledger, and its state before. An entry that was done before, or
+/// that two runs have reported, stays for good.
 fn note_step(
     tx: &mut Tx<'_>,
     (run, from): (i64, i64),
@@ -94,9 +95,9 @@ fn note_step(
     Ok(tx.rows.put_merged_step(&MergedStep { step: entry.id, run, from, at: entry.at, own })?)
 }
 
-/// A run was taken out of another: what it, and whatever is part of it, has put into that one's ledger goes with it.
-pub fn take_steps_back(tx: &mut Tx<'_>, part: &RunRow, into: &RunId, act: &Act) -> Result<()> {
-    let Some(before) = whole(tx, part.tenant, into)? else { return Ok(()) };
+/// Removes the entries that an unmerged run and its parts have added to the target's ledger.
+pub fn take_steps_back(tx: &mut Tx<'_>, part: &RunRow, into: &RunId, act: &TriageAct) -> Result<()> {
+    let Some(before) = final_target(tx, part.tenant, into)? else { return Ok(()) };
     let merged = tx.rows.merged_steps(before.id)?;
     if merged.is_empty() {
         return Ok(());
@@ -139,5 +140,5 @@ pub fn take_steps_back(tx: &mut Tx<'_>, part: &RunRow, into: &RunId, act: &Act) 
 fn is_part_of(tx: &mut Tx<'_>, run: i64, target: &RunRow) -> Result<bool> {
     let Some(row) = tx.rows.run_by_number(run)? else { return Ok(false) };
     let Some(into) = row.merged_into() else { return Ok(false) };
-    Ok(whole(tx, row.tenant, &into.clone())?.is_some_and(|whole| whole.id == target.id))
+    Ok(final_target(tx, row.tenant, &into.clone())?.is_some_and(|into| into.id == target.id))
 }

@@ -1,4 +1,4 @@
-//! What people do with one run: replay, review, merge, resolve and the rest.
+//! Actions on one run: replay, review, merge, resolve and others.
 
 pub mod merges;
 pub mod plans;

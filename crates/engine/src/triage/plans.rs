@@ -1,11 +1,11 @@
-//! What a plan is made from, read where nothing can change meanwhile.
+//! Loads what a plan depends on, in one transaction.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use redrive_core::ids::{QueueName, StepKey};
 use redrive_core::ledger::{self, VersionChange};
-use redrive_core::plan::{GoesTo, OpenBreaker, Permit, Plan, Proposed, Situation, permit, plan as make};
+use redrive_core::plan::{AttemptTarget, OpenBreaker, Permit, Plan, PlanInput, Proposed, permit, plan as make};
 use redrive_core::policy::Policy;
 use redrive_core::run::State;
 use redrive_core::text::Label;
@@ -22,7 +22,7 @@ use crate::runs::revisions;
 use crate::runs::run_row;
 use crate::runs::run_row::RunRow;
 use crate::triage::reviews;
-use crate::tx::{Queue, Tx};
+use crate::tx::{QueueRow, Tx};
 
 /// `GET …/plan`, `POST …/plan`.
 pub fn plan(tx: &mut Tx<'_>, at: &RunRef, replay: &Replay) -> Result<PlanAnswer> {
@@ -46,17 +46,17 @@ pub fn plan(tx: &mut Tx<'_>, at: &RunRef, replay: &Replay) -> Result<PlanAnswer>
     })
 }
 
-/// A plan, and the rules that its replay obeys.
+/// A plan, and the policy of its replay.
 pub struct Planned {
     pub plan: Plan,
     pub policy: Arc<Policy>,
 }
 
-/// Whether a replay may be made, by which rules, and what it takes back.
+/// Whether a replay is permitted, by which policy, and which steps it repeats.
 pub struct Permitted {
     pub permit: Permit,
     pub policy: Arc<Policy>,
-    /// Plain steps that are to be done again.
+    /// Plain steps to repeat.
     pub again: Vec<StepKey>,
 }
 
@@ -67,7 +67,7 @@ impl From<Planned> for Permitted {
     }
 }
 
-/// As much of a plan as a replay needs that nobody looks at first: a thousand of them must not cost a thousand plans.
+/// The part of a plan that a replay needs; bulk operations must not compute whole plans.
 pub fn permit_of(tx: &mut Tx<'_>, row: &RunRow, proposed: &Proposed) -> Result<Permitted> {
     if proposed.from_step.is_some() {
         return plan_of(tx, row, proposed).map(Permitted::from);
@@ -86,11 +86,15 @@ pub fn plan_of(tx: &mut Tx<'_>, row: &RunRow, proposed: &Proposed) -> Result<Pla
     let steps = entries.iter().map(StepRow::fact).collect::<Result<Vec<_>>>()?;
     let agent = proposed.target.agent.as_ref().or(own.agent.as_ref());
     let model = proposed.target.model.as_ref().or(row.model.as_ref());
-    let situation = Situation {
+    let situation = PlanInput {
         run: &row.run,
         steps: &steps,
         proposed,
-        target: GoesTo { queue: queue.name.as_str(), agent: agent.map(Label::as_str), model: model.map(Label::as_str) },
+        target: AttemptTarget {
+            queue: queue.name.as_str(),
+            agent: agent.map(Label::as_str),
+            model: model.map(Label::as_str),
+        },
         versions_changed: versions_changed(tx, row, queue.id, &entries)?,
         severity: own.severity,
         policy: &policy,
@@ -98,45 +102,45 @@ pub fn plan_of(tx: &mut Tx<'_>, row: &RunRow, proposed: &Proposed) -> Result<Pla
             Some(key) => tx.rows.busy(row.tenant, key, row.id)?,
             None => None,
         },
-        breaker: breaker_on_the_way(tx, row, model, &policy)?,
+        breaker: breaker_at_target(tx, row, model, &policy)?,
     };
     let plan = make(&situation).map_err(|_| Error::NoSuchStep)?;
     Ok(Planned { plan, policy })
 }
 
-/// The breaker that stands open where the attempt goes, which may be another model.
-fn breaker_on_the_way(
+/// The open breaker at the target, which may be another model.
+fn breaker_at_target(
     tx: &mut Tx<'_>,
     row: &RunRow,
     model: Option<&Label>,
     policy: &Policy,
 ) -> Result<Option<OpenBreaker>> {
-    let goes = RunRow { model: model.cloned(), ..row.clone() };
-    gate::open_breaker(tx, &goes, policy)
+    let target = RunRow { model: model.cloned(), ..row.clone() };
+    gate::open_breaker(tx, &target, policy)
 }
 
-/// The queue named, which has to be there, or the run's own.
-pub fn target_queue(tx: &mut Tx<'_>, row: &RunRow, named: Option<&QueueName>) -> Result<Queue> {
+/// The named queue, which must exist, or the run's own.
+pub fn target_queue(tx: &mut Tx<'_>, row: &RunRow, named: Option<&QueueName>) -> Result<QueueRow> {
     let Some(name) = named else { return tx.queue_by_id(row.queue) };
     tenant_names::queue_seen_by(tx, row.tenant, name)?.ok_or(Error::NotFound("queue"))
 }
 
-/// What a replay into a queue obeys: its rules, and those of every queue that the run has been in since its last attempt.
-pub fn replay_rules(tx: &mut Tx<'_>, row: &RunRow, goes_to: &Queue) -> Result<Arc<Policy>> {
-    let mut been_in = Vec::new();
+/// The policy of a replay into a queue, combined with those of the queues that the run was in since its last attempt.
+pub fn replay_rules(tx: &mut Tx<'_>, row: &RunRow, goes_to: &QueueRow) -> Result<Arc<Policy>> {
+    let mut left = Vec::new();
     if row.queue != goes_to.id {
-        been_in.push(run_row::rules_of(tx, row)?.1);
+        left.push(run_row::rules_of(tx, row)?.1);
     }
     for name in &row.run.left_queues.names {
         if let Some(queue) = tx.find_queue(name)?.filter(|queue| queue.id != goes_to.id) {
-            been_in.push(tx.policy(&queue, row.tenant)?);
+            left.push(tx.policy(&queue, row.tenant)?);
         }
     }
     let policy = tx.policy(goes_to, row.tenant)?;
-    Ok(redrive_core::plan::replay_rules(&row.run, policy, &been_in))
+    Ok(redrive_core::plan::replay_rules(&row.run, policy, &left))
 }
 
-/// The run's severity, looked up only where the policy asks for it.
+/// The run's severity; read only if the policy depends on it.
 pub fn severity_for(tx: &mut Tx<'_>, row: &RunRow, policy: &Policy) -> Result<Severity> {
     match policy.approval.from_severity {
         Some(_) => Ok(tx.rows.own_of(row.id)?.ok_or(Error::NotFound("run"))?.severity),
@@ -144,8 +148,8 @@ pub fn severity_for(tx: &mut Tx<'_>, row: &RunRow, policy: &Policy) -> Result<Se
     }
 }
 
-/// What the work so far was done with, against what the workers of its queue have; where those said nothing, against
-/// the newest that the tenant has met.
+/// The versions of the recorded work that differ from those of the queue's workers, or from the newest that the tenant has
+/// used.
 fn versions_changed(tx: &mut Tx<'_>, row: &RunRow, queue: i64, entries: &[StepRow]) -> Result<Vec<VersionChange>> {
     let mut before = recorded_versions(entries)?;
     before.push(last_versions(tx, row)?);
@@ -159,7 +163,7 @@ fn versions_changed(tx: &mut Tx<'_>, row: &RunRow, queue: i64, entries: &[StepRo
     Ok(ledger::versions_changed(&before, &now))
 }
 
-/// As the worker of the last attempt said; where none did, as the run was reported with.
+/// The versions of the last attempt, or those that the run was reported with.
 fn last_versions(tx: &mut Tx<'_>, row: &RunRow) -> Result<Versions> {
     if let Some(origin) = tx.rows.last_origin(row.id)? {
         let origin: AttemptOrigin = parsed(&origin, "origin")?;

@@ -1,4 +1,4 @@
-//! A reported success that a detector objects to: a failed attempt like any other, whose output is kept.
+//! A reported success that a detector refuses: recorded as a failed attempt with its output.
 
 use redrive_core::classify::Evidence;
 use redrive_core::detect::{Objection, OnRecord, judge};
@@ -7,26 +7,25 @@ use redrive_core::lifecycle::Event;
 use redrive_core::pattern::fingerprint;
 use redrive_core::policy::Policy;
 use redrive_core::strategy::Failure;
-use redrive_core::text::Text;
-use redrive_core::wire::{ErrorReport, StepStatus, SucceedAnswer, Versions};
+use redrive_core::wire::{StepStatus, SucceedAnswer};
 
 use crate::breakers::ended;
 use crate::codec::{decode, encode};
 use crate::error::{Error, Result};
-use crate::ingest::report::{Failed, settle};
+use crate::ingest::report::settle;
 use crate::ledger::record;
 use crate::ledger::steps::is_effect;
-use crate::model::{AttemptBody, NewStep, Success};
-use crate::runs::attempts::json;
+use crate::model::{AttemptBody, FailedAttempt, NewStep, Success};
+use crate::runs::attempts::{AttemptEnd, found_error, json};
 use crate::runs::run_row;
 use crate::runs::run_row::RunRow;
 use crate::runs::surroundings;
 use crate::tx::Tx;
 
-/// Asks whether the success counts, with what the store knows beside the report.
+/// The objection of a detector to the success, if there is one.
 pub fn objection(tx: &mut Tx<'_>, row: &RunRow, success: &Success, policy: &Policy) -> Result<Option<Objection>> {
     let committed = |step: &&NewStep| is_effect(step, None) && step.status == StepStatus::Committed;
-    let reported = u32::try_from(success.steps.iter().filter(committed).count()).unwrap_or(u32::MAX);
+    let reported = success.steps.iter().filter(committed).fold(0, |n: u32, _| n.saturating_add(1));
     let steps_done = if policy.detect.expect_tools.is_empty() { Vec::new() } else { steps_done(tx, row.id)? };
     let refused = row.run.memory.refused.filter(|(output, _)| success.observed.output_hash == Some(*output));
     let on_record = OnRecord {
@@ -37,23 +36,22 @@ pub fn objection(tx: &mut Tx<'_>, row: &RunRow, success: &Success, policy: &Poli
     Ok(judge(&success.observed, &policy.detect, &on_record))
 }
 
-/// The names of what happened; a step that was reconciled may not have.
+/// The names of steps that have happened; a reconciled one may not have.
 fn steps_done(tx: &mut Tx<'_>, run: i64) -> Result<Vec<String>> {
     let done = tx.rows.steps_of_run(run)?.into_iter().filter(|entry| entry.state.known() == Known::Done);
     Ok(done.map(|entry| entry.name).collect())
 }
 
-/// Records the attempt as failed, with a verdict, and says so.
+/// Records the attempt as failed and answers with the verdict.
 pub fn refuse(
     tx: &mut Tx<'_>,
     mut row: RunRow,
     success: &Success,
     objection: &Objection,
-    attempt: u32,
-    epoch: Option<u64>,
+    ended: AttemptEnd,
 ) -> Result<SucceedAnswer> {
     let before = row.clone();
-    record::keep_steps(tx, &mut row, attempt, epoch.unwrap_or(0), &before.versions, &success.steps)?;
+    record::keep_steps(tx, &mut row, ended, &before.versions, &success.steps)?;
     let rule = objection.detector.rule();
     let evidence = Evidence { error_type: Some(&rule), ..Evidence::of(&objection.message) };
     let fingerprint = fingerprint(&evidence, &objection.reason());
@@ -63,39 +61,20 @@ pub fn refuse(
         ..Failure::objected(objection, &fingerprint)
     };
     let (queue, policy) = run_row::rules_of(tx, &row)?;
-    ended::attempt_ended(tx, &row, epoch, Some(&failure.reason), &policy)?;
+    ended::attempt_ended(tx, &row, ended.epoch, Some(&failure.reason), &policy)?;
     surroundings::load_surroundings(tx, &mut row, (&queue, &policy), &failure, None)?;
-    let event = Event::Fail { failure: &failure, attempt, jitter: tx.dice.jitter() };
+    let event = Event::Fail { failure: &failure, attempt: ended.number, jitter: tx.dice.jitter() };
     let moved = row.ask(&event, &policy, tx.now)?;
     let body = body_with_error(success, objection)?;
-    let failed = Failed {
-        attempt,
-        failure: &failure,
-        fingerprint: &fingerprint,
-        digest: Some(&success.digest),
-        body: &body,
-        versions: &Versions::new(),
-        took_ms: None,
-        epoch,
-        new: None,
-    };
-    let answer = settle(tx, &before, row, moved, &failed)?;
+    let failed = FailedAttempt { digest: Some(success.digest), ..FailedAttempt::found(failure, fingerprint, body) };
+    let answer = settle(tx, &before, row, moved, &failed, ended, None)?;
     Ok(SucceedAnswer { state: answer.state, late: false, verdict: Some(answer.verdict.into_verdict()) })
 }
 
-/// The attempt's body as it came, and in it what is wrong: the next attempt may be told.
+/// The attempt's body with the objection as its error, which the next attempt may get.
 pub fn body_with_error(success: &Success, objection: &Objection) -> Result<Vec<u8>> {
     let unreadable = |e: serde_json::Error| Error::Unexpected(format!("an attempt's body: {e}"));
     let mut body: AttemptBody = serde_json::from_slice(&decode(&success.body)?).map_err(unreadable)?;
-    body.error = Some(ErrorReport {
-        error_type: Some(Text::from(objection.detector.rule().as_str())),
-        message: Text::from(objection.message.as_str()),
-        detail: None,
-        http_status: None,
-        headers: Default::default(),
-        reason: None,
-        category: None,
-        terminal: false,
-    });
+    body.error = Some(found_error(Some(&objection.detector.rule()), &objection.message));
     Ok(encode(json(&body)?.as_bytes()))
 }

@@ -1,5 +1,4 @@
-//! Another attempt on a person's word: planned, guarded, approved where the queue asks for it, and then done in one
-//! commit with whatever was to be different.
+//! Replays: planned, guarded, approved where the policy demands it, and applied with their changes in one commit.
 
 use redrive_core::ids::StepKey;
 use redrive_core::lifecycle::{Event, Moved, Refused, apply};
@@ -10,7 +9,7 @@ use redrive_core::verdict::DeadBecause;
 
 use crate::error::{Error, Result};
 use crate::ledger::steps;
-use crate::model::triage::{Act, Replay};
+use crate::model::triage::{Replay, TriageAct};
 use crate::runs::revisions;
 use crate::runs::run_row;
 use crate::runs::run_row::RunRow;
@@ -18,13 +17,13 @@ use crate::runs::surroundings;
 use crate::triage::plans;
 use crate::triage::plans::{Permitted, Planned};
 use crate::triage::reviews;
-use crate::triage::reviews::Asked;
+use crate::triage::reviews::ReviewRequest;
 use crate::triage::verbs;
 use crate::triage::verbs::note_with;
 use crate::tx::Tx;
 
 /// `POST …/replay`.
-pub fn replay(tx: &mut Tx<'_>, row: RunRow, act: &Act, replay: &Replay) -> Result<RunRow> {
+pub fn replay(tx: &mut Tx<'_>, row: RunRow, act: &TriageAct, replay: &Replay) -> Result<RunRow> {
     if replay.fix.as_ref().is_some_and(|fix| fix.from_revision != row.run.revision) {
         return Err(Error::RevisionChanged);
     }
@@ -42,13 +41,13 @@ pub fn replay(tx: &mut Tx<'_>, row: RunRow, act: &Act, replay: &Replay) -> Resul
     let moved = would_move(tx, &row, &proposed, &permitted)?;
     if permitted.permit.approval_needed {
         let planned = plans::plan_of(tx, &row, &proposed)?;
-        return put_aside(tx, row, act, Some(replay), &planned);
+        return request_review(tx, row, act, Some(replay), &planned);
     }
     let event = if replay.force { "force_replay" } else { "replay" };
     carry_out(tx, &row, moved, act, replay, &permitted.again, event)
 }
 
-/// What only force passes. A run past its last replay is parked where everybody can see it.
+/// Refuses what only force may pass. A run that has used its replays is parked.
 fn guard(tx: &mut Tx<'_>, row: &RunRow, permitted: &Permitted) -> Result<()> {
     let Some(refused) = &permitted.permit.refused else { return Ok(()) };
     let waits = matches!(row.run.state, State::Scheduled(_));
@@ -64,21 +63,21 @@ fn guard(tx: &mut Tx<'_>, row: &RunRow, permitted: &Permitted) -> Result<()> {
 }
 
 fn would_move(tx: &Tx<'_>, row: &RunRow, proposed: &Proposed, permitted: &Permitted) -> Result<Moved> {
-    // The permit has been asked for everything that force is for.
+    // The permit has checked everything that force overrides.
     let replay = Event::Replay { by_person: true, force: true };
     Ok(apply(&fixed(&row.run, proposed), &replay, &permitted.policy, tx.now)?)
 }
 
-/// `POST …/review`: no replay is proposed but the plain one.
-pub fn review(tx: &mut Tx<'_>, row: RunRow, act: &Act) -> Result<RunRow> {
+/// `POST …/review`: proposes a replay without changes.
+pub fn review(tx: &mut Tx<'_>, row: RunRow, act: &TriageAct) -> Result<RunRow> {
     let planned = plans::plan_of(tx, &row, &Replay::default().proposed())?;
-    put_aside(tx, row, act, None, &planned)
+    request_review(tx, row, act, None, &planned)
 }
 
-fn put_aside(
+fn request_review(
     tx: &mut Tx<'_>,
     mut row: RunRow,
-    act: &Act,
+    act: &TriageAct,
     replay: Option<&Replay>,
     planned: &Planned,
 ) -> Result<RunRow> {
@@ -104,15 +103,14 @@ fn put_aside(
     Ok(row)
 }
 
-/// `POST …/approve`: a yes to exactly the plan that was looked at.
-pub fn approve(tx: &mut Tx<'_>, mut row: RunRow, act: &Act, plan_hash: &Label, own_too: bool) -> Result<RunRow> {
+/// `POST …/approve`: approves exactly the plan with this hash.
+pub fn approve(tx: &mut Tx<'_>, mut row: RunRow, act: &TriageAct, plan_hash: &Label, own_too: bool) -> Result<RunRow> {
     let State::Review(review) = &row.run.state else {
         return Err(Refused::WrongState(row.run.state.name()).into());
     };
     let force = review.force;
-    let asked =
-        reviews::asked_for(tx, &row)?.ok_or_else(|| Error::Unexpected("a review without its request".into()))?;
-    let Asked { actor, replay } = asked;
+    let asked = reviews::asked_for(tx, &row)?.ok_or_else(|| Error::Unexpected("a review has no request".into()))?;
+    let ReviewRequest { actor, replay } = asked;
     if actor == act.actor && !own_too {
         return Err(Error::OwnRequest);
     }
@@ -144,12 +142,12 @@ pub fn approve(tx: &mut Tx<'_>, mut row: RunRow, act: &Act, plan_hash: &Label, o
     }
 }
 
-/// The replay is allowed: all that it changes, in one commit.
+/// Applies a permitted replay with its changes.
 fn carry_out(
     tx: &mut Tx<'_>,
     before: &RunRow,
     moved: Moved,
-    act: &Act,
+    act: &TriageAct,
     replay: &Replay,
     again: &[StepKey],
     event: &str,
@@ -182,7 +180,7 @@ fn asked_in_words(replay: &Replay, revision: u32) -> String {
     format!("A {forced}replay waits for approval. {with}").trim_end().to_owned()
 }
 
-/// What is different this time, for the history.
+/// The changes of a replay, for the history.
 fn in_words(replay: &Replay, revision: u32) -> Option<String> {
     let named = |what: &str, name: &Option<Label>| name.as_ref().map(|name| format!("{what} {name}"));
     let said: Vec<String> = [

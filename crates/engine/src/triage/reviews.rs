@@ -1,4 +1,4 @@
-//! Runs that wait for a yes or no: what was asked for, kept whole, and what becomes of it when nobody answers.
+//! Reviews: requests for approval, and what happens when they expire.
 
 use redrive_core::lifecycle::Event;
 use redrive_core::run::{Review, State, StateName};
@@ -20,15 +20,15 @@ use crate::sweeps::note_absence;
 use crate::triage::verbs;
 use crate::tx::Tx;
 
-/// What somebody asked for.
-pub struct Asked {
+/// A request for approval.
+pub struct ReviewRequest {
     pub actor: String,
     pub replay: Replay,
 }
 
 const LAPSED: &str = "Nobody approved it in time.";
 
-/// Keeps what is asked for; a request before it is replaced.
+/// Stores a request; replaces an earlier one.
 pub fn ask_for(
     tx: &mut Tx<'_>,
     row: &RunRow,
@@ -36,17 +36,17 @@ pub fn ask_for(
     actor: &str,
     expires_at: Timestamp,
 ) -> Result<()> {
-    // Whoever asks for a plain replay has nothing more to say.
+    // A replay without changes has an empty request.
     let request = replay.map(|replay| match replay.request.as_slice() {
         [] => encode(b"{}"),
-        said => said.to_vec(),
+        request => request.to_vec(),
     });
     let payload = replay.and_then(|replay| replay.fix.as_ref()).map(|fix| &fix.payload);
     Ok(tx.rows.put_request(&NewRequest { run: row.id, actor, expires_at, request, payload }, tx.now)?)
 }
 
-/// What waits for approval; a run that a person put aside waits to be replayed as it is.
-pub fn asked_for(tx: &mut Tx<'_>, row: &RunRow) -> Result<Option<Asked>> {
+/// The request that waits for approval. Without a proposed replay it is one without changes.
+pub fn asked_for(tx: &mut Tx<'_>, row: &RunRow) -> Result<Option<ReviewRequest>> {
     let Some(StoredRequest { actor, request, payload }) = tx.rows.request_of(row.id)? else { return Ok(None) };
     let request: ReplayRequest = match request {
         Some(stored) => {
@@ -73,14 +73,14 @@ pub fn asked_for(tx: &mut Tx<'_>, row: &RunRow) -> Result<Option<Asked>> {
         from_step: request.from_step,
         request: Vec::new(),
     };
-    Ok(Some(Asked { actor, replay }))
+    Ok(Some(ReviewRequest { actor, replay }))
 }
 
 pub fn forget_request(tx: &mut Tx<'_>, run: i64) -> Result<()> {
     Ok(tx.rows.delete_request(run)?)
 }
 
-/// The plan has changed since it was asked about: the question stands anew, for the plan as it is.
+/// Restarts the review after its plan has changed.
 pub fn ask_again(tx: &mut Tx<'_>, before: &RunRow, row: &mut RunRow, expires_ms: u64) -> Result<()> {
     let expires_at = tx.now.plus_ms(expires_ms);
     if let State::Review(review) = &mut row.run.state {
@@ -90,7 +90,7 @@ pub fn ask_again(tx: &mut Tx<'_>, before: &RunRow, row: &mut RunRow, expires_ms:
     run_row::save(tx, before, row)
 }
 
-/// A review whose time has come, with an end that does not count our absences.
+/// Extends a review that is due by our absences.
 pub fn attend_review(tx: &mut Tx<'_>, row: &mut RunRow) -> Result<()> {
     let now = tx.now;
     if let State::Review(review) = &mut row.run.state
@@ -102,7 +102,7 @@ pub fn attend_review(tx: &mut Tx<'_>, row: &mut RunRow) -> Result<()> {
     Ok(())
 }
 
-/// Ends a review whose time is up.
+/// Ends an expired review.
 pub fn let_lapse(tx: &mut Tx<'_>, mut row: RunRow) -> Result<()> {
     let before = row.clone();
     let (_, policy) = run_row::rules_of(tx, &row)?;
@@ -111,17 +111,17 @@ pub fn let_lapse(tx: &mut Tx<'_>, mut row: RunRow) -> Result<()> {
     forget_request(tx, row.id)?;
     verbs::note_move(tx, &before, &row, "engine", "review_expired", Some(&Text::from(LAPSED)))?;
     if row.run.state.name() == StateName::Dead {
-        tx.tally.happened(tx.now, row.tenant, row.queue, HourlyKind::Dead, None);
+        tx.counters.happened(tx.now, row.tenant, row.queue, HourlyKind::Dead, None);
     }
     Ok(())
 }
 
-/// A patch as revisions keep it.
+/// The JSON Patch of a fix, encoded.
 pub fn patch_of(fix: &Fix) -> Result<Option<Vec<u8>>> {
     fix.json_patch.as_ref().map(|patch| json(patch).map(|text| encode(text.as_bytes()))).transpose()
 }
 
-/// Dead-letters runs whose approval nobody gave in time; a request that outlived its review goes too.
+/// Dead-letters runs whose review expired, and deletes requests without a review.
 pub fn expire_reviews(tx: &mut Tx<'_>, most: usize) -> Result<Swept> {
     note_absence(tx)?;
     let most = tx.pace.runs_max(most);
@@ -158,7 +158,7 @@ pub fn expire_reviews(tx: &mut Tx<'_>, most: usize) -> Result<Swept> {
     Ok(swept)
 }
 
-/// The run and its review, if it is still in one and the time is up.
+/// The run and its review, if it is in one and due.
 fn in_review(tx: &mut Tx<'_>, run: i64) -> Result<Option<(RunRow, Review)>> {
     let Some(row) = tx.rows.run_by_number(run)? else { return Ok(None) };
     let State::Review(review) = &row.run.state else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! What a person does to a run, and the record of it.
+//! Actions of a person on a run, with their history.
 
 use redrive_core::breaker::BreakerStateName;
 use redrive_core::ids::QueueName;
@@ -11,11 +11,10 @@ use crate::attempt::under_lease::state_answer;
 use crate::codec::encode;
 use crate::error::Result;
 use crate::ledger::steps;
-use crate::model::triage::{Act, Triage, Triaged};
+use crate::model::triage::{Triage, TriageAct, Triaged};
 use crate::model::{AttemptBody, HourlyKind};
 use crate::ports::rows::NewMove;
-use crate::runs::attempts;
-use crate::runs::attempts::{Ending, json};
+use crate::runs::attempts::{AttemptEnd, AttemptRecord, json};
 use crate::runs::run_row;
 use crate::runs::run_row::RunRow;
 use crate::runs::surroundings;
@@ -25,15 +24,15 @@ use crate::triage::reviews;
 use crate::triage::{merges, replay};
 use crate::tx::Tx;
 
-/// `POST /v1/runs/{run_id}/` and the verb.
-pub fn triage(tx: &mut Tx<'_>, act: &Act) -> Result<Triaged> {
+/// `POST /v1/runs/{run_id}/{action}`.
+pub fn triage(tx: &mut Tx<'_>, act: &TriageAct) -> Result<Triaged> {
     let row = run_row::require_run(tx, &act.at)?;
     let row = act_on(tx, row, act)?;
     triaged(tx, &row)
 }
 
-/// The one way from a person's word to a run's move, whether it is about one run or about many.
-pub fn act_on(tx: &mut Tx<'_>, row: RunRow, act: &Act) -> Result<RunRow> {
+/// Applies an action to a run, for single actions and bulk operations alike.
+pub fn act_on(tx: &mut Tx<'_>, row: RunRow, act: &TriageAct) -> Result<RunRow> {
     let row = match &act.triage {
         Triage::Replay(replay) => replay::replay(tx, row, act, replay)?,
         Triage::Review => replay::review(tx, row, act)?,
@@ -65,8 +64,8 @@ pub fn act_on(tx: &mut Tx<'_>, row: RunRow, act: &Act) -> Result<RunRow> {
     Ok(row)
 }
 
-/// A move that changes nothing but where the run is.
-fn plain(tx: &mut Tx<'_>, mut row: RunRow, act: &Act, event: &Event<'_>) -> Result<RunRow> {
+/// An action that only changes the state.
+fn plain(tx: &mut Tx<'_>, mut row: RunRow, act: &TriageAct, event: &Event<'_>) -> Result<RunRow> {
     let before = row.clone();
     let (_, policy) = run_row::rules_of(tx, &row)?;
     let moved = row.ask(event, &policy, tx.now)?;
@@ -81,16 +80,16 @@ fn plain(tx: &mut Tx<'_>, mut row: RunRow, act: &Act, event: &Event<'_>) -> Resu
     }
     note_move(tx, &before, &row, &act.actor, event.name().as_str(), act.reason.as_ref())?;
     if row.run.state.name() == StateName::Dead && before.run.state.name() != StateName::Dead {
-        tx.tally.happened(tx.now, row.tenant, row.queue, HourlyKind::Dead, None);
+        tx.counters.happened(tx.now, row.tenant, row.queue, HourlyKind::Dead, None);
     }
     Ok(row)
 }
 
-/// Another agent, another queue, or both; the run waits where it waited.
+/// Moves the run to another agent or queue; its due time stays.
 fn reassign(
     tx: &mut Tx<'_>,
     mut row: RunRow,
-    act: &Act,
+    act: &TriageAct,
     agent: Option<&Label>,
     queue: Option<&QueueName>,
 ) -> Result<RunRow> {
@@ -112,7 +111,7 @@ fn reassign(
     Ok(row)
 }
 
-/// Whether a run may go to another agent, or to the queue named.
+/// The transition of a reassignment, if it is allowed.
 pub fn reassigned(tx: &mut Tx<'_>, row: &RunRow, queue: Option<&QueueName>) -> Result<Moved> {
     let queue = plans::target_queue(tx, row, queue)?;
     let policy = plans::replay_rules(tx, row, &queue)?;
@@ -120,21 +119,28 @@ pub fn reassigned(tx: &mut Tx<'_>, row: &RunRow, queue: Option<&QueueName>) -> R
     Ok(row.ask(&Event::Reassign { severity }, &policy, tx.now)?)
 }
 
-fn assign(tx: &mut Tx<'_>, mut row: RunRow, act: &Act, to: Option<&Label>) -> Result<RunRow> {
+fn assign(tx: &mut Tx<'_>, mut row: RunRow, act: &TriageAct, to: Option<&Label>) -> Result<RunRow> {
     let (_, policy) = run_row::rules_of(tx, &row)?;
     row.run = row.ask(&Event::Assign, &policy, tx.now)?.run;
     run_row::save_life(tx, &row)?;
     tx.rows.set_assigned(row.id, to, tx.now)?;
-    tx.tally.moved(row.id, Some(&row.standing()), &row.standing());
-    let said = to.map_or_else(|| "To nobody.".to_owned(), |to| format!("To {to}."));
-    note_with(tx, &row, &row, act, "assign", &said)?;
+    tx.counters.moved(row.id, Some(&row.counted()), &row.counted());
+    let note = to.map_or_else(|| "To nobody.".to_owned(), |to| format!("To {to}."));
+    note_with(tx, &row, &row, act, "assign", &note)?;
     Ok(row)
 }
 
-/// What was done, and then why, in one note: a reader should not have to look for either.
-pub fn note_with(tx: &mut Tx<'_>, before: &RunRow, row: &RunRow, act: &Act, event: &str, what: &str) -> Result<()> {
+/// Records an action with one note: what was done, then the reason.
+pub fn note_with(
+    tx: &mut Tx<'_>,
+    before: &RunRow,
+    row: &RunRow,
+    act: &TriageAct,
+    event: &str,
+    what: &str,
+) -> Result<()> {
     let note = match &act.reason {
-        // Their token stays as it came: only ours is put before it.
+        // The reason stays byte for byte.
         Some(reason) => {
             let what = Text::from(what);
             let what = what.token().strip_suffix('"').unwrap_or_default();
@@ -161,29 +167,18 @@ fn triaged(tx: &mut Tx<'_>, row: &RunRow) -> Result<Triaged> {
     Ok(Triaged { answer, attempt: row.run.attempt, revision: row.run.revision, review })
 }
 
-/// The attempt that was under way has its record, though its worker has not been heard.
+/// Records the cancelled attempt.
 fn end_cancelled(tx: &mut Tx<'_>, before: &RunRow, row: &mut RunRow) -> Result<()> {
     let body = encode(json(&AttemptBody::default())?.as_bytes());
-    let ending = Ending {
-        attempt: before.run.attempt,
-        late: false,
-        outcome: Outcome::Cancelled,
-        epoch: Some(before.run.epoch),
-        digest: None,
-        fingerprint: None,
-        pattern: None,
-        pattern_new: false,
-        verdict: None,
-        breaker: BreakerStateName::Closed,
-        body: &body,
-    };
-    attempts::keep_attempt(tx, before, row, &ending)?;
+    let ended = AttemptEnd { number: before.run.attempt, epoch: Some(before.run.epoch) };
+    let record = AttemptRecord::new(before, row, ended, Outcome::Cancelled, BreakerStateName::Closed, &body)?;
+    tx.rows.put_attempt(&record, tx.now)?;
     row.worker = None;
     row.start_id = None;
     Ok(())
 }
 
-/// Writes a move that is not an attempt into the history.
+/// Adds an entry to the history of a run.
 pub fn note_move(
     tx: &mut Tx<'_>,
     before: &RunRow,

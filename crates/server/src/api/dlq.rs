@@ -2,7 +2,7 @@
 
 use redrive_core::ids::{RunId, Tenant};
 use redrive_core::wire::{DlqAnswer, DlqMessage, DlqStatus, RunSummary, Sort, TriageRequest};
-use redrive_engine::{Act, PageCall, RunFilter, TenantScope, Triage};
+use redrive_engine::{PageCall, RunFilter, TenantScope, Triage, TriageAct};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -93,6 +93,6 @@ async fn act(app: &App, call: MoveCall, triage: Triage) -> Result<Reply<DlqMoved
     own(&call.who, &tenant)?;
     let TriageRequest { tenant: named, reason } = call.body.0;
     let at = call.who.run(&[Some(&tenant), named.as_ref()], run_id)?;
-    let moved = app.store.triage(Act { at, triage, actor: call.who.actor(), reason }).await?.answer;
+    let moved = app.store.triage(TriageAct { at, triage, actor: call.who.actor(), reason }).await?.answer;
     Ok(Reply::ok(DlqMoved { id: moved.run_id, tenant: moved.tenant, status: DlqStatus::of(moved.state) }))
 }

@@ -173,7 +173,7 @@ impl ClassifiedFailure {
         cut(&mut body);
         Ok(FailedAttempt {
             attempt,
-            digest,
+            digest: Some(digest),
             failure: self.failure,
             fingerprint: self.fingerprint,
             body: encoded(&body)?,

@@ -11,7 +11,7 @@ use http_body_util::BodyExt as _;
 use redrive_core::policy::{BreakerLayer, Policies, PolicyLayer};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::Role;
-use redrive_engine::services::{self, Job};
+use redrive_engine::services::{self, ServiceJob};
 use redrive_engine::{Clock, Dice, ManualClock, SeededDice, Store};
 use redrive_server::auth::new_key;
 use redrive_server::router::router;
@@ -57,7 +57,7 @@ enum Door {
 pub struct World {
     store: Arc<dyn Store>,
     clock: Arc<ManualClock>,
-    services: Vec<Job>,
+    services: Vec<ServiceJob>,
     door: Door,
     _place: Place,
 }
@@ -100,7 +100,7 @@ impl World {
                 Arc::new(PgStore::open(options).await.unwrap())
             }
         };
-        let services: Vec<Job> =
+        let services: Vec<ServiceJob> =
             [services::STAMP, services::RESCUE, services::RELEASE, services::UNCLAIMED, services::REVIEWS]
                 .map(|service| service.on(store.clone(), "replica"))
                 .into();

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use redrive_core::ids::Tenant;
 
 use redrive_engine::error::{Error, Result};
+use redrive_engine::fair_semaphore::{FairPermit, FairSemaphore};
 use redrive_engine::metrics::StoreMetrics;
 use redrive_engine::ports::backend::{Owner, Pace};
-use redrive_engine::turns::{Turn, Turns};
 
 /// Single commands that may wait; one more is answered Busy.
 const WAITING_MAX: usize = 8_192;
@@ -29,7 +29,7 @@ const SHARED_BATCH_MAX: Duration = Duration::from_millis(12);
 pub(crate) struct CommandQueue<C> {
     state: Mutex<QueueState<C>>,
     arrived: Condvar,
-    groups: Turns<Owner>,
+    groups: FairSemaphore<Owner>,
     metrics: StoreMetrics,
 }
 
@@ -102,7 +102,7 @@ impl<C> CommandQueue<C> {
             commit_awaited: false,
             closed: false,
         };
-        let groups = Turns::new(GROUPS_MAX, GROUPS_MAX_PER_OWNER);
+        let groups = FairSemaphore::new(GROUPS_MAX, GROUPS_MAX_PER_OWNER);
         Self { state: Mutex::new(state), arrived: Condvar::new(), groups, metrics }
     }
 
@@ -127,8 +127,8 @@ impl<C> CommandQueue<C> {
     }
 
     /// Waits until the owner may queue a group. The turn is held until the group is answered.
-    pub(crate) async fn room_for_group(&self, owner: &Owner) -> Result<Turn> {
-        self.groups.take(owner).await.ok_or(Error::Closing)
+    pub(crate) async fn room_for_group(&self, owner: &Owner) -> Result<FairPermit> {
+        self.groups.acquire(owner).await.ok_or(Error::Closing)
     }
 
     /// Queues many commands of one owner.

@@ -13,18 +13,18 @@ use redrive_core::wire::{
     PatternDetail, PatternView, PatternsPage, QueueSettings, QueueView, QueuesAnswer, RevisionView, RunDetail,
     RunsPage, StatsAnswer, TenantHealth, TenantsAnswer,
 };
-use redrive_engine::attempt::start::Begun;
+use redrive_engine::attempt::start::CommittedStart;
 use redrive_engine::error::Result;
-use redrive_engine::lease::claim::Granted;
+use redrive_engine::lease::grant::GrantedLease;
 use redrive_engine::metrics::StoreMetrics;
+use redrive_engine::model::StateCounts;
 use redrive_engine::model::operations::{ItemsCall, NewOperation};
 use redrive_engine::model::patterns::PatternsCall;
-use redrive_engine::model::standing::Standing;
 use redrive_engine::model::{
-    DetailCall, KeyMark, KeyRecord, PageCall, RunFilter, RunRef, Sent, Started, StatsCall, Swept, TenantScope,
+    DetailCall, KeyMark, KeyRecord, PageCall, RunFilter, RunRef, SentPayload, Started, StatsCall, Swept, TenantScope,
 };
-use redrive_engine::operations::freeze::Found;
-use redrive_engine::operations::moves::Turn;
+use redrive_engine::operations::freeze::FreezeSlice;
+use redrive_engine::operations::moves::MoveSlice;
 use redrive_engine::operations::row::OperationRow;
 use redrive_engine::operations::settle::Outcomes;
 use redrive_engine::policies::PolicyCache;
@@ -121,11 +121,11 @@ impl Backend for PgStore {
         self.fold().await
     }
 
-    async fn complete_start(&self, _: Owner, begun: Begun) -> Result<Started> {
+    async fn complete_start(&self, _: Owner, begun: CommittedStart) -> Result<Started> {
         read!(self, snapshot => lease_contents::complete_start(&snapshot, begun))
     }
 
-    async fn complete_leases(&self, _: Owner, granted: Vec<Granted>) -> Result<Vec<LeasedRun>> {
+    async fn complete_leases(&self, _: Owner, granted: Vec<GrantedLease>) -> Result<Vec<LeasedRun>> {
         read!(self, snapshot => lease_contents::complete_leases(&snapshot, granted))
     }
 
@@ -154,11 +154,11 @@ impl Backend for PgStore {
         read!(self, snapshot => operations::operation_spec(&snapshot, id))
     }
 
-    async fn find_piece(&self, row: OperationRow, spec: Arc<NewOperation>) -> Result<Found> {
+    async fn find_piece(&self, row: OperationRow, spec: Arc<NewOperation>) -> Result<FreezeSlice> {
         read!(self, snapshot => operation_work::find_piece(&snapshot, &row, &spec))
     }
 
-    async fn find_turn(&self, row: OperationRow, spec: Arc<NewOperation>) -> Result<Turn> {
+    async fn find_turn(&self, row: OperationRow, spec: Arc<NewOperation>) -> Result<MoveSlice> {
         let now = self.shared.time.now();
         read!(self, snapshot => operation_work::find_turn(&snapshot, &row, &spec, now))
     }
@@ -173,7 +173,7 @@ impl Backend for PgStore {
             Ok((row, outcomes))
         })?;
         self.followed.keep(id, &outcomes);
-        Ok((row.open && outcomes.tell(&row, &spec, self.shared.time.now())).then_some(outcomes))
+        Ok((row.open && outcomes.needs_commit(&row, &spec, self.shared.time.now())).then_some(outcomes))
     }
 
     async fn tenant_health(&self, tenant: &Tenant, limits: Limits) -> Result<TenantHealth> {
@@ -233,7 +233,7 @@ impl Reads for PgStore {
         read!(self, snapshot => detail::was_worked_on_by(&snapshot, &at, key))
     }
 
-    async fn sent(&self, at: &RunRef, attempt: u32) -> Result<Sent> {
+    async fn sent(&self, at: &RunRef, attempt: u32) -> Result<SentPayload> {
         let at = at.clone();
         read!(self, snapshot => payloads::sent(&snapshot, &at, attempt))
     }
@@ -271,7 +271,7 @@ impl Reads for PgStore {
         read!(self, snapshot => figures::health(&snapshot, &scope, now))
     }
 
-    async fn standing(&self, scope: &TenantScope) -> Result<Standing> {
+    async fn standing(&self, scope: &TenantScope) -> Result<StateCounts> {
         let scope = scope.clone();
         read!(self, snapshot => figures::standing(&snapshot, &scope))
     }

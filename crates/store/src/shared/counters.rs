@@ -12,9 +12,9 @@ use redrive_engine::runs::document::{position, word};
 
 /// Runs by state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct StateCounts([u64; StateName::ALL.len()]);
+pub(crate) struct CountsByState([u64; StateName::ALL.len()]);
 
-impl StateCounts {
+impl CountsByState {
     pub(crate) fn sum<'a>(counters: impl IntoIterator<Item = &'a CounterRow>) -> Self {
         let mut sums = Self::default();
         for counter in counters {
@@ -93,8 +93,8 @@ pub(crate) async fn counters_of<R: Reader>(
 }
 
 /// Every queue's runs by state, over all tenants.
-pub(crate) async fn counts_by_queue(reader: &impl Reader) -> Result<HashMap<i64, StateCounts>> {
-    let mut by_queue: HashMap<i64, StateCounts> = HashMap::new();
+pub(crate) async fn counts_by_queue(reader: &impl Reader) -> Result<HashMap<i64, CountsByState>> {
+    let mut by_queue: HashMap<i64, CountsByState> = HashMap::new();
     for counter in counters(reader, ReadScope::All).await? {
         by_queue.entry(counter.queue).or_default().add(&counter);
     }

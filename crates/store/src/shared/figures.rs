@@ -10,14 +10,14 @@ use redrive_core::wire::{
 };
 
 use super::columns::{Columns, json, number, parsed, text, time, whole};
-use super::counters::{CounterRow, StateCounts, counters, counters_of};
+use super::counters::{CounterRow, CountsByState, counters, counters_of};
 use super::cursor::{seal, unseal};
 use super::hours::{HourSums, Hours, hour_sums};
 use super::lookup::{ReadScope, oldest_due, read_scope, tenant_number};
 use super::reader::{Reader, SqlParam};
 use super::runs::PAGE_MAX;
 use redrive_engine::error::{Error, PortResult as Result};
-use redrive_engine::model::standing::Standing;
+use redrive_engine::model::StateCounts;
 use redrive_engine::model::{HourlyKind, TenantScope};
 use redrive_engine::runs::document::{HELD, position};
 
@@ -51,7 +51,7 @@ pub(crate) async fn list_tenants(reader: &impl Reader, limit: u32, cursor: Optio
     let failed = reader.last_failures(&numbers).await?;
     let view = |(number, tenant): (i64, Tenant)| {
         let own = counters.iter().filter(|(of, _)| *of == number).map(|(_, counter)| counter);
-        let states = StateCounts::sum(own);
+        let states = CountsByState::sum(own);
         TenantView {
             tenant,
             dead: states.of(StateName::Dead),
@@ -106,7 +106,7 @@ fn health_of_tenant(
     }
 }
 
-pub(crate) async fn standing(reader: &impl Reader, scope: &TenantScope) -> Result<Standing> {
+pub(crate) async fn standing(reader: &impl Reader, scope: &TenantScope) -> Result<StateCounts> {
     let counters = counters(reader, read_scope(reader, scope).await?).await?;
     let sum = |wanted: &dyn Fn(&CounterRow) -> bool| {
         u64::try_from(counters.iter().filter(|count| wanted(count)).map(|count| count.n).sum::<i64>()).unwrap_or(0)
@@ -115,8 +115,8 @@ pub(crate) async fn standing(reader: &impl Reader, scope: &TenantScope) -> Resul
         let detail = position(DeadBecause::ALL, because);
         (*because, sum(&|count| count.state == StateName::Dead && count.detail == detail))
     });
-    Ok(Standing {
-        states: StateCounts::sum(&counters).all(),
+    Ok(StateCounts {
+        states: CountsByState::sum(&counters).all(),
         dead: dead.filter(|(_, n)| *n > 0).collect(),
         held: sum(&|count| count.state == StateName::Scheduled && count.detail == HELD),
     })
@@ -162,7 +162,7 @@ fn health_answer(
     set_aside: u64,
     now: Timestamp,
 ) -> HealthAnswer {
-    let states = StateCounts::sum(counters);
+    let states = CountsByState::sum(counters);
     let ownerless = queues.into_iter().filter(|queue| queue.settings.owner.is_none());
     let (dead, review) = (states.of(StateName::Dead), states.of(StateName::Review));
     let quiet = dead + review + set_aside == 0 && queues_without_workers.is_empty();

@@ -7,7 +7,7 @@ use redrive_core::time::{DAY_MS, HOUR_MS, Timestamp};
 use redrive_core::wire::{StatsAnswer, StatsPoint};
 
 use super::columns::{Columns, text, unexpected, whole};
-use super::counters::{StateCounts, counters};
+use super::counters::{CountsByState, counters};
 use super::lookup::{ReadScope, queue_number, read_scope};
 use super::reader::Reader;
 use redrive_engine::error::{Error, PortResult as Result};
@@ -156,6 +156,6 @@ pub(crate) async fn stats(
         until: hours.before,
         hours: hours.each().map(|hour| sums.point(hour)).collect(),
         reasons: sums.reasons()?,
-        states: StateCounts::sum(seen).all(),
+        states: CountsByState::sum(seen).all(),
     })
 }

@@ -6,17 +6,17 @@ use redrive_core::wire::{ErrorReport, HandedChange, LeasedRun};
 use super::payloads::{changed_payload, last_body, payload_of};
 use super::reader::{Reader, SqlParam, SqlReader};
 use super::records::{FromRow as _, STEP_COLUMNS};
-use redrive_engine::attempt::start::Begun;
+use redrive_engine::Map;
+use redrive_engine::attempt::start::CommittedStart;
 use redrive_engine::error::{BoxError, PortResult as Result};
-use redrive_engine::lease::claim::Granted;
-use redrive_engine::lease::contents::{RunContents, handed_out, wants_last_error, with_last_error};
+use redrive_engine::lease::contents::{RunContents, collect_leased, wants_last_error, with_last_error};
+use redrive_engine::lease::grant::GrantedLease;
 use redrive_engine::ledger::steps::{StepRow, changed, views};
-use redrive_engine::map::Map;
 use redrive_engine::model::Started;
 use redrive_engine::runs::payload::StoredPayload;
 
 /// A run with an unreadable payload or step does not fail the others.
-pub(crate) async fn complete_leases<R: Reader>(reader: &R, granted: Vec<Granted>) -> Result<Vec<LeasedRun>> {
+pub(crate) async fn complete_leases<R: Reader>(reader: &R, granted: Vec<GrantedLease>) -> Result<Vec<LeasedRun>> {
     let revisions: Vec<(i64, u32)> = granted.iter().map(|granted| (granted.row, granted.revision)).collect();
     let runs: Vec<i64> = granted.iter().map(|granted| granted.row).collect();
     let (payloads, steps) = tokio::try_join!(reader.payloads(&revisions), steps_by_run(reader, runs))?;
@@ -30,9 +30,9 @@ pub(crate) async fn complete_leases<R: Reader>(reader: &R, granted: Vec<Granted>
             let entries = steps.remove(&run).unwrap_or_else(|| Ok(Vec::new()))?;
             Ok(RunContents { payload, entries, last_error })
         });
-        leased.push((run, contents.map_err(R::classify).and_then(|contents| granted.carrying(contents))));
+        leased.push((run, contents.map_err(R::classify).and_then(|contents| granted.into_leased(contents))));
     }
-    Ok(handed_out(leased.into_iter())?)
+    Ok(collect_leased(leased.into_iter())?)
 }
 
 /// The steps of each run, in the order in which they began.
@@ -64,7 +64,7 @@ async fn last_error(
 }
 
 /// Completes the start of a known run, or of one whose payload is changed, with what is recorded of it.
-pub(crate) async fn complete_start(reader: &impl Reader, begun: Begun) -> Result<Started> {
+pub(crate) async fn complete_start(reader: &impl Reader, begun: CommittedStart) -> Result<Started> {
     let run = begun.run;
     let epoch = begun.answer.lease.as_ref().map(|_| begun.epoch);
     let (payload_differs, closed) = (begun.payload_differs, begun.closed);

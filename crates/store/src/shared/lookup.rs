@@ -8,7 +8,7 @@ use super::reader::{Reader, SqlReader};
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::model::{RunRef, TenantScope};
 
-pub(crate) use redrive_engine::runs::numbers::key_hash;
+pub(crate) use redrive_engine::runs::run_row::key_hash;
 
 /// Whose rows a read may see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -20,17 +20,17 @@ use super::scan::{ListPosition, RunScan, matching_runs};
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::model::operations::{NewOperation, Over};
 use redrive_engine::model::{RunFilter, RunRef, TenantScope};
-use redrive_engine::operations::freeze::{Found, LOOKS_MAX, PIECE_RUNS};
+use redrive_engine::operations::freeze::{FreezeSlice, LOOKS_MAX, PIECE_RUNS};
 use redrive_engine::operations::guard::UNREADABLE;
-use redrive_engine::operations::moves::{Item, Turn, room};
+use redrive_engine::operations::moves::{Item, MoveSlice, room};
 use redrive_engine::operations::patch::{Made, PIECE_MAX_BYTES, Patched, SAMPLES_MAX, patch_of, patched};
 use redrive_engine::operations::row::OperationRow;
-use redrive_engine::operations::settle::{CHANGED_LOOKS_MAX, CanaryLook, Outcomes, Settled, awaits_canary};
-use redrive_engine::ports::rows::Stood;
+use redrive_engine::operations::settle::{CHANGED_LOOKS_MAX, CanaryItems, Outcomes, Settled, awaits_canary};
+use redrive_engine::ports::rows::FrozenState;
 use redrive_engine::runs::document::{position, word};
 
 /// The next piece of an operation's set.
-pub(crate) async fn find_piece(reader: &impl Reader, row: &OperationRow, spec: &NewOperation) -> Result<Found> {
+pub(crate) async fn find_piece(reader: &impl Reader, row: &OperationRow, spec: &NewOperation) -> Result<FreezeSlice> {
     let mut found = match &spec.over {
         Over::Filter(filter) => by_filter(reader, row, filter).await?,
         Over::Runs(runs) => by_name(reader, row, runs).await?,
@@ -55,8 +55,8 @@ pub(crate) async fn find_piece(reader: &impl Reader, row: &OperationRow, spec: &
     Ok(found)
 }
 
-async fn by_filter(reader: &impl Reader, row: &OperationRow, filter: &RunFilter) -> Result<Found> {
-    let mut found = Found::after(row);
+async fn by_filter(reader: &impl Reader, row: &OperationRow, filter: &RunFilter) -> Result<FreezeSlice> {
+    let mut found = FreezeSlice::after(row);
     let resolved = resolve(reader, &TenantScope::All, filter, Sort::Received, row.created_at).await?;
     let Some(mut filter) = resolved else { return Ok(found) };
     let (first, last) = filter.ids.unwrap_or((1, i64::MAX));
@@ -78,18 +78,18 @@ async fn by_filter(reader: &impl Reader, row: &OperationRow, filter: &RunFilter)
     Ok(found)
 }
 
-async fn by_name(reader: &impl Reader, row: &OperationRow, runs: &[RunRef]) -> Result<Found> {
+async fn by_name(reader: &impl Reader, row: &OperationRow, runs: &[RunRef]) -> Result<FreezeSlice> {
     let from = usize::try_from(row.prepared_to).unwrap_or(usize::MAX);
     let piece = runs.get(from..).unwrap_or_default();
     let piece = piece.get(..PIECE_RUNS).unwrap_or(piece);
     let to = from.saturating_add(piece.len());
     let numbers = reader.run_numbers(piece).await?;
-    Ok(Found {
+    Ok(FreezeSlice {
         to: i64::try_from(to).unwrap_or(i64::MAX),
         missing: u64::try_from(piece.len() - numbers.len()).unwrap_or(0),
         runs: numbers.into_iter().map(|run| (run, Made::Nothing)).collect(),
         whole: to >= runs.len(),
-        ..Found::after(row)
+        ..FreezeSlice::after(row)
     })
 }
 
@@ -99,9 +99,9 @@ pub(crate) async fn find_turn(
     row: &OperationRow,
     spec: &NewOperation,
     now: Timestamp,
-) -> Result<Turn> {
+) -> Result<MoveSlice> {
     let room = room(row, spec, now);
-    let mut turn = Turn { from: row.moved_to, items: Vec::new(), last: false };
+    let mut turn = MoveSlice { from: row.moved_to, items: Vec::new(), last: false };
     if room == 0 {
         return Ok(turn);
     }
@@ -128,8 +128,8 @@ pub(crate) async fn find_turn(
     Ok(turn)
 }
 
-fn stood(row: &impl Columns) -> Result<Stood> {
-    Ok(Stood {
+fn stood(row: &impl Columns) -> Result<FrozenState> {
+    Ok(FrozenState {
         state: word(StateName::ALL, number(row, 1)?, "state")?,
         attempt: whole(row, 2, "attempt")?,
         decisions: whole(row, 3, "decisions")?,
@@ -222,7 +222,7 @@ pub(crate) const FIRST_ATTEMPT: &str = "(SELECT attempts.outcome FROM attempts
      WHERE attempts.run = item.run AND attempts.attempt > item.attempt ORDER BY attempts.attempt LIMIT 1)";
 
 /// The items of the canary, which are few.
-async fn canary_look<R: Reader>(reader: &R, operation: i64, canary: &Canary) -> Result<CanaryLook> {
+async fn canary_look<R: Reader>(reader: &R, operation: i64, canary: &Canary) -> Result<CanaryItems> {
     let outcomes = [ItemOutcome::Moved, ItemOutcome::Succeeded, ItemOutcome::Failed]
         .map(|outcome| position(ItemOutcome::ALL, &outcome));
     let mut params = SqlParams::default();
@@ -233,7 +233,7 @@ async fn canary_look<R: Reader>(reader: &R, operation: i64, canary: &Canary) -> 
         R::one_of("item.outcome", SqlParam::Numbers(outcomes.to_vec()), &mut params),
         params.add(canary.size)
     );
-    let mut look = CanaryLook::default();
+    let mut look = CanaryItems::default();
     reader.rows(&sql, params.values()).await?.read(|row| {
         let recorded = word(ItemOutcome::ALL, number(row, 1)?, "outcome")?;
         let first_attempt = row.number_or_none(2)?.map(|outcome| word(Outcome::ALL, outcome, "outcome")).transpose()?;

@@ -14,7 +14,7 @@ use super::reader::{Reader, SqlReader};
 use super::records::read_payload;
 use super::runs::summary;
 use redrive_engine::error::{Error, PortResult as Result};
-use redrive_engine::model::{AttemptBody, AttemptOrigin, DETAIL_PAGE_MAX, RunRef, Sent};
+use redrive_engine::model::{AttemptBody, AttemptOrigin, DETAIL_PAGE_MAX, RunRef, SentPayload};
 use redrive_engine::runs::document::{RunDocument, position};
 use redrive_engine::runs::payload::{StoredPayload, raw_json};
 
@@ -102,13 +102,13 @@ pub(crate) async fn changed_attempts(reader: &impl SqlReader, run: i64, from: u3
 }
 
 /// What an attempt was sent, and the payload that it was made from.
-pub(crate) async fn sent(reader: &impl Reader, at: &RunRef, attempt: u32) -> Result<Sent> {
+pub(crate) async fn sent(reader: &impl Reader, at: &RunRef, attempt: u32) -> Result<SentPayload> {
     let run = run_number(reader, at).await?;
     let revision = revision_of(reader, run, attempt).await?.ok_or(Error::NotFound("attempt"))?;
     let changed = changed_payload(reader, run, attempt, None).await?;
     let (changes, sent) = changed.map_or((Vec::new(), None), |(changes, body)| (changes, Some(body)));
     let (original, original_base64) = payload_of(reader, run, revision).await?.into_wire()?;
-    Ok(Sent { attempt, revision, changes, sent, original, original_base64 })
+    Ok(SentPayload { attempt, revision, changes, sent, original, original_base64 })
 }
 
 /// The revision of an attempt that has ended or runs now.

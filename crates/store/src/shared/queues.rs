@@ -5,7 +5,7 @@ use redrive_core::run::StateName;
 use redrive_core::wire::{QueueSettings, QueueView, QueuesAnswer};
 
 use super::columns::{Columns, json, number, parsed, text, time, time_or_none, whole};
-use super::counters::{StateCounts, counts_by_queue};
+use super::counters::{CountsByState, counts_by_queue};
 use super::cursor::{seal, unseal};
 use super::reader::{Reader, SqlReader};
 use super::runs::PAGE_MAX;
@@ -63,7 +63,7 @@ pub(crate) async fn declared_settings(reader: &impl SqlReader) -> Result<Vec<Que
     reader.rows(sql, &[]).await?.read(|row| json(text(row, 0)?, "queue settings"))
 }
 
-fn view(row: &impl Columns, counts: StateCounts) -> Result<QueueView> {
+fn view(row: &impl Columns, counts: CountsByState) -> Result<QueueView> {
     let settings: QueueSettings = json(text(row, 2)?, "queue settings")?;
     Ok(QueueView {
         name: parsed(row, 1, "queue")?,

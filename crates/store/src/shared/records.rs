@@ -19,8 +19,8 @@ use redrive_engine::ingest::fingerprints::FingerprintKey;
 use redrive_engine::ledger::steps::StepRow;
 use redrive_engine::model::PayloadKind;
 use redrive_engine::operations::row::OperationRow;
-use redrive_engine::patterns::sightings::{CachedPattern, Fix, Sighted};
-use redrive_engine::patterns::verbs::Found;
+use redrive_engine::patterns::sightings::{CachedPattern, PromisedFix, Sighted};
+use redrive_engine::patterns::verbs::PatternRow;
 use redrive_engine::ports::rows::MergedStep;
 use redrive_engine::runs::attempts::StoredAttempt;
 use redrive_engine::runs::document::{RunDocument, StateColumns, word};
@@ -186,11 +186,11 @@ impl FromRow for StepRow {
     }
 }
 
-/// The columns of [`Found`], and their tables.
+/// The columns of [`PatternRow`], and their tables.
 pub(crate) const PATTERN_FOUND: &str = "p.id, p.tenant, p.public_id, p.fp_version, p.fp_hash, h.id, h.public_id, p.state, \
      p.muted_until, p.before_mute FROM patterns p LEFT JOIN patterns h ON h.id = p.merged_into";
 
-impl FromRow for Found {
+impl FromRow for PatternRow {
     fn read(row: &impl Columns) -> Result<Self> {
         Ok(Self {
             id: number(row, 0)?,
@@ -215,7 +215,7 @@ impl FromRow for CachedPattern {
             state: number(row, 4)?,
             muted_until: row.number_or_none(5)?,
             before_mute: row.number_or_none(6)?,
-            fix: Fix::kept(row.number_or_none(7)?, owned_or_none(row, 8)?.as_deref())?,
+            fix: PromisedFix::from_columns(row.number_or_none(7)?, owned_or_none(row, 8)?.as_deref())?,
         })
     }
 }

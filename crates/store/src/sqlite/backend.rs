@@ -11,19 +11,19 @@ use redrive_core::wire::{
     PatternDetail, PatternView, PatternsPage, QueueSettings, QueueView, QueuesAnswer, RevisionView, RunDetail,
     RunsPage, StatsAnswer, TenantHealth, TenantsAnswer,
 };
-use redrive_engine::attempt::start::Begun;
+use redrive_engine::attempt::start::CommittedStart;
 use redrive_engine::clock::Clock as _;
 use redrive_engine::error::Result;
-use redrive_engine::lease::claim::Granted;
+use redrive_engine::lease::grant::GrantedLease;
 use redrive_engine::metrics::StoreMetrics;
+use redrive_engine::model::StateCounts;
 use redrive_engine::model::operations::{ItemsCall, NewOperation};
 use redrive_engine::model::patterns::PatternsCall;
-use redrive_engine::model::standing::Standing;
 use redrive_engine::model::{
-    DetailCall, KeyMark, KeyRecord, PageCall, RunFilter, RunRef, Sent, Started, StatsCall, Swept, TenantScope,
+    DetailCall, KeyMark, KeyRecord, PageCall, RunFilter, RunRef, SentPayload, Started, StatsCall, Swept, TenantScope,
 };
-use redrive_engine::operations::freeze::Found;
-use redrive_engine::operations::moves::Turn;
+use redrive_engine::operations::freeze::FreezeSlice;
+use redrive_engine::operations::moves::MoveSlice;
 use redrive_engine::operations::row::OperationRow;
 use redrive_engine::operations::settle::Outcomes;
 use redrive_engine::policies::PolicyCache;
@@ -117,11 +117,11 @@ impl Backend for SqliteStore {
         Ok(Swept::default())
     }
 
-    async fn complete_start(&self, owner: Owner, begun: Begun) -> Result<Started> {
+    async fn complete_start(&self, owner: Owner, begun: CommittedStart) -> Result<Started> {
         self.read_for(owner, move |conn| ready(lease_contents::complete_start(conn, begun))).await
     }
 
-    async fn complete_leases(&self, owner: Owner, granted: Vec<Granted>) -> Result<Vec<LeasedRun>> {
+    async fn complete_leases(&self, owner: Owner, granted: Vec<GrantedLease>) -> Result<Vec<LeasedRun>> {
         self.read_for(owner, move |conn| ready(lease_contents::complete_leases(conn, granted))).await
     }
 
@@ -150,11 +150,11 @@ impl Backend for SqliteStore {
         self.read(move |conn| ready(operations::operation_spec(conn, id))).await
     }
 
-    async fn find_piece(&self, row: OperationRow, spec: Arc<NewOperation>) -> Result<Found> {
+    async fn find_piece(&self, row: OperationRow, spec: Arc<NewOperation>) -> Result<FreezeSlice> {
         self.read(move |conn| ready(operation_work::find_piece(conn, &row, &spec))).await
     }
 
-    async fn find_turn(&self, row: OperationRow, spec: Arc<NewOperation>) -> Result<Turn> {
+    async fn find_turn(&self, row: OperationRow, spec: Arc<NewOperation>) -> Result<MoveSlice> {
         let now = self.clock.now();
         self.read(move |conn| ready(operation_work::find_turn(conn, &row, &spec, now))).await
     }
@@ -166,7 +166,7 @@ impl Backend for SqliteStore {
             let from = followed.from(id, row.changes_seen);
             let outcomes = ready(operation_work::find_outcomes(conn, &row, &spec, from))?;
             followed.keep(id, &outcomes);
-            Ok((row.open && outcomes.tell(&row, &spec, now)).then_some(outcomes))
+            Ok((row.open && outcomes.needs_commit(&row, &spec, now)).then_some(outcomes))
         })
         .await
     }
@@ -218,7 +218,7 @@ impl Reads for SqliteStore {
         self.read_for(&at.tenant.clone(), move |conn| ready(detail::was_worked_on_by(conn, &at, key))).await
     }
 
-    async fn sent(&self, at: &RunRef, attempt: u32) -> Result<Sent> {
+    async fn sent(&self, at: &RunRef, attempt: u32) -> Result<SentPayload> {
         let at = at.clone();
         self.read_for(&at.tenant.clone(), move |conn| ready(payloads::sent(conn, &at, attempt))).await
     }
@@ -257,7 +257,7 @@ impl Reads for SqliteStore {
         Ok(health.with_clock(self.clock.jump()))
     }
 
-    async fn standing(&self, scope: &TenantScope) -> Result<Standing> {
+    async fn standing(&self, scope: &TenantScope) -> Result<StateCounts> {
         let scope = scope.clone();
         self.read_for(&scope.clone(), move |conn| ready(figures::standing(conn, &scope))).await
     }

@@ -18,12 +18,12 @@ use crate::sqlite::rows::run_names;
 use crate::sqlite::rows::{SqliteRows, WriterCache};
 use crate::sqlite::schema;
 use redrive_engine::clock::{Clock, Dice, SteadyClock};
+use redrive_engine::counters::CounterDeltas;
 use redrive_engine::error::{PortResult, Result};
 use redrive_engine::operations::settle::Followed;
 use redrive_engine::policies::PolicyCache;
 use redrive_engine::ports::backend::{Owner, Unpaced};
 use redrive_engine::ports::rows::OperationRows as _;
-use redrive_engine::tally::Tally;
 use redrive_engine::tx::{Tx, TxCache};
 
 /// What a store needs to open.
@@ -141,7 +141,7 @@ impl SqliteStore {
                 dice: &*dice,
                 policies: &policies,
                 known: &mut known,
-                tally: Tally::default(),
+                counters: CounterDeltas::default(),
                 pace: &Unpaced,
                 wake: false,
             })?)

@@ -6,7 +6,7 @@ use redrive_core::policy::{Budgets, PolicyLayer};
 use redrive_core::run::StateName;
 use redrive_core::verdict::Action;
 use redrive_core::wire::QueueSettings;
-use redrive_engine::{FailedAttempt, NewRun, Report, RunFilter, Success, TenantScope};
+use redrive_engine::{FailedAttempt, NewFailure, NewRun, RunFilter, Success, TenantScope};
 
 use crate::world::{World, failed, lease_call, new_run, success};
 
@@ -22,7 +22,7 @@ pub async fn a_fallback_queue_gets_the_run_and_its_counters(world: World) {
     set(&world, "default", fallback).await;
     let report = |attempt| {
         let run = NewRun { agent: Some("a".into()), ..new_run("r") };
-        Report { run, failed: FailedAttempt { attempt: Some(attempt), ..failed(TOOL) } }
+        NewFailure { run, failed: FailedAttempt { attempt: Some(attempt), ..failed(TOOL) } }
     };
     world.store.report(report(1)).await.unwrap();
     let second = world.store.report(report(2)).await.unwrap().answer;
@@ -73,7 +73,7 @@ pub async fn retry_spend_of_a_tenant_is_summed_by_day(world: World) {
     let failing = |run: &str, attempt, tokens| {
         let mut failed = FailedAttempt { attempt: Some(attempt), ..failed("Request timed out") };
         failed.failure.spent = Spend { tokens, cost: Usd::default() };
-        Report { run: new_run(run), failed }
+        NewFailure { run: new_run(run), failed }
     };
     let act = |report| async { world.store.report(report).await.unwrap().answer.verdict.action };
     assert_eq!(act(failing("a", 1, 1_000)).await, Action::Retry, "a first attempt is no retry");

@@ -3,7 +3,7 @@
 use redrive_core::run::StateName;
 use redrive_core::wire::StepStatus::{Committed, Failed, Started, Unknown};
 use redrive_core::wire::{EffectOutcome, StepStatus};
-use redrive_engine::{Error, FailedAttempt, LeaseToken, Report, Success, UnderLease};
+use redrive_engine::{Error, FailedAttempt, LeaseToken, NewFailure, Success, UnderLease};
 
 use crate::reports::{BUG, TIMEOUT};
 use crate::world::{LEASE_MS, World, at, failed, new_run, step, success, unnamed};
@@ -126,7 +126,7 @@ pub async fn late_unnamed_effects_settle_in_start_order(world: World) {
 pub async fn a_lease_of_epoch_zero_settles_nothing(world: World) {
     let steps = vec![step("charge", true, Started)];
     let told = FailedAttempt { steps, ..failed(TIMEOUT) };
-    world.store.report(Report { run: new_run("r1"), failed: told }).await.unwrap();
+    world.store.report(NewFailure { run: new_run("r1"), failed: told }).await.unwrap();
     let (_, other) = world.start("r2").await;
     let lease = LeaseToken { run: other.lease.run - 1, attempt: 1, epoch: 0, proof: other.lease.proof };
     for attempt in [0, 1] {

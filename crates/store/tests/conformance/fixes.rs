@@ -7,7 +7,7 @@ use redrive_core::run::StateName;
 use redrive_core::text::{Label, Text};
 use redrive_core::verdict::{Change, DeadBecause};
 use redrive_core::wire::{QueueSettings, StepStatus, WarningCode};
-use redrive_engine::{Error, FixedPayload, LeaseCall, PayloadKind, Replay, Report, TenantScope, Triage};
+use redrive_engine::{Error, FixedPayload, LeaseCall, NewFailure, PayloadKind, Replay, TenantScope, Triage};
 
 use crate::reports::{BUG, TIMEOUT};
 use crate::world::{World, at, failed, new_run, payload, start, step, success};
@@ -24,7 +24,7 @@ fn with(replay: Replay) -> Triage {
 }
 
 async fn dead_with_original(world: &World) {
-    let mut report = Report { run: new_run("r1"), failed: failed(BUG) };
+    let mut report = NewFailure { run: new_run("r1"), failed: failed(BUG) };
     report.run.payload = payload(PayloadKind::Json, ORIGINAL);
     report.run.idempotency_key = Some("key-1".parse().unwrap());
     assert_eq!(world.store.report(report).await.unwrap().answer.state, StateName::Dead);
@@ -171,7 +171,7 @@ pub async fn failed_replays_keep_history_and_park_past_the_cap(world: World) {
     let policy = PolicyLayer { max_replays: Some(2), max_attempts: Some(3), ..PolicyLayer::default() };
     let settings = QueueSettings { owner: Some(Label::from("ops")), policy, ..QueueSettings::default() };
     world.store.put_queue("mail".parse().unwrap(), settings).await.unwrap();
-    let mut report = Report { run: new_run("r1"), failed: failed(BUG) };
+    let mut report = NewFailure { run: new_run("r1"), failed: failed(BUG) };
     report.run.queue = "mail".parse().unwrap();
     world.store.report(report).await.unwrap();
     for n in 1..=2_u32 {

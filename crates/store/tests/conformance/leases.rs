@@ -4,8 +4,8 @@ use redrive_core::run::StateName;
 use redrive_core::text::Label;
 use redrive_core::wire::{LeasedRun, Sort};
 use redrive_engine::{
-    Act, Fit, FixedPayload, LeaseCall, NewRun, PageCall, PayloadKind, Replay, RunFilter, Start, StartHow, TenantScope,
-    Triage,
+    Fit, FixedPayload, LeaseCall, NewRun, PageCall, PayloadKind, Replay, RunFilter, Start, StartHow, TenantScope,
+    Triage, TriageAct,
 };
 
 use crate::reports::BUG;
@@ -218,7 +218,7 @@ pub async fn the_same_order_key_in_two_tenants_does_not_wait(world: World) {
     assert_eq!(given(&world.lease(10).await), ["acme", "globex"], "one each in one call");
     assert!(world.lease(10).await.is_empty());
     let at = crate::world::at("acme", "o-1");
-    let act = Act { at, triage: Triage::Cancel, actor: "key:ops".into(), reason: None };
+    let act = TriageAct { at, triage: Triage::Cancel, actor: "key:ops".into(), reason: None };
     world.store.triage(act).await.unwrap();
     assert_eq!(given(&world.lease(10).await), ["acme"], "and each waits for its own only");
 }

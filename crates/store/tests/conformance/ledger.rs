@@ -7,7 +7,7 @@ use redrive_core::time::HOUR_MS;
 use redrive_core::verdict::DeadBecause;
 use redrive_core::wire::StepStatus::{Committed, Failed, Started, Unknown};
 use redrive_core::wire::{StepStatus, Versions};
-use redrive_engine::{Error, FailedAttempt, LeaseCall, NewStep, Report, Start, Triage, UnderLease};
+use redrive_engine::{Error, FailedAttempt, LeaseCall, NewFailure, NewStep, Start, Triage, UnderLease};
 
 use crate::reports::TIMEOUT;
 use crate::world::{LEASE_MS, World, failed, lease_call, new_run, report, start, step, success, under, unnamed};
@@ -102,7 +102,7 @@ pub async fn unnamed_steps_of_an_ending_match_by_position(world: World) {
     let two = || vec![unnamed("mail", Committed), unnamed("mail", Committed)];
     world.store.report(with(two())).await.unwrap();
     world.wait(3_600_000);
-    let again = Report { failed: FailedAttempt { attempt: Some(2), ..with(two()).failed }, ..with(two()) };
+    let again = NewFailure { failed: FailedAttempt { attempt: Some(2), ..with(two()).failed }, ..with(two()) };
     world.store.report(again).await.unwrap();
     assert_eq!(world.entries("r1").await, [entry("step:mail", Committed), entry("step:mail:2", Committed)]);
 }
@@ -120,7 +120,7 @@ pub async fn explicit_step_key_shifts_no_unnamed_step(world: World) {
     let (_, other) = world.start("r2").await;
     assert!(!world.replays(&other, given("step:mail", Started)).await, "another run's first mail is another mail");
     let steps = vec![unnamed("mail", Committed), given("step:mail", Committed), unnamed("mail", Committed)];
-    let ended = Report { run: new_run("r3"), failed: FailedAttempt { steps, ..failed(TIMEOUT) } };
+    let ended = NewFailure { run: new_run("r3"), failed: FailedAttempt { steps, ..failed(TIMEOUT) } };
     world.store.report(ended).await.unwrap();
     assert_eq!(world.entries("r3").await, [mail(":2"), mail(""), mail(":3")]);
 }
@@ -155,7 +155,7 @@ pub async fn reporting_another_runs_effect_guards_the_reporter(world: World) {
     world.replays(&one, step("charge", true, Started)).await;
     for (run, status) in [("r2", Committed), ("r3", Started)] {
         let steps = vec![step("charge", true, status)];
-        let told = Report { failed: FailedAttempt { steps, ..failed(TIMEOUT) }, ..report(run, TIMEOUT) };
+        let told = NewFailure { failed: FailedAttempt { steps, ..failed(TIMEOUT) }, ..report(run, TIMEOUT) };
         world.store.report(told).await.unwrap();
         assert_eq!(world.because(run).await, Some(DeadBecause::Unsafe), "{run}");
     }

@@ -4,7 +4,9 @@ use redrive_core::operation::Steer;
 use redrive_core::run::StateName;
 use redrive_core::text::{Label, Text};
 use redrive_core::wire::{Canary, Fix, ItemOutcome, OperationState, OperationView, StepStatus};
-use redrive_engine::{Bulk, BulkReplay, Error, ItemsCall, NewOperation, Over, PayloadKind, Report, RunFilter, Triage};
+use redrive_engine::{
+    Bulk, BulkReplay, Error, ItemsCall, NewFailure, NewOperation, Over, PayloadKind, RunFilter, Triage,
+};
 
 use crate::reports::{BUG, TIMEOUT};
 use crate::verbs::bring;
@@ -326,10 +328,10 @@ pub async fn a_rate_is_kept(world: World) {
 pub async fn bulk_patch_previews_and_changes_every_payload(world: World) {
     for (run, body) in [("a", r#"{"n":1,"model":"old"}"#), ("b", r#"{"model":"old"}"#), ("c", r#"{"n":2}"#)] {
         let run = redrive_engine::NewRun { payload: payload(PayloadKind::Json, body.as_bytes()), ..new_run(run) };
-        world.store.report(Report { run, failed: failed(BUG) }).await.unwrap();
+        world.store.report(NewFailure { run, failed: failed(BUG) }).await.unwrap();
     }
     let bytes = redrive_engine::NewRun { payload: payload(PayloadKind::Bytes, b"x"), ..new_run("d") };
-    world.store.report(Report { run: bytes, failed: failed(BUG) }).await.unwrap();
+    world.store.report(NewFailure { run: bytes, failed: failed(BUG) }).await.unwrap();
     let fix: Fix = serde_json::from_str(r#"{"json_patch":[{"op":"replace","path":"/model","value":"new"}]}"#).unwrap();
     let bulk = Bulk::Replay(Box::new(BulkReplay { fix: Some(fix), payload_max_bytes: 1_000, ..BulkReplay::default() }));
     let operation = make(&world, NewOperation { dry_run: true, ..over(dead(), bulk) }).await;

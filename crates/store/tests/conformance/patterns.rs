@@ -4,7 +4,7 @@ use redrive_core::text::{Label, Text};
 use redrive_core::time::{HOUR_MS, Timestamp};
 use redrive_core::wire::{PatternDetail, PatternEvent, PatternSort, PatternState, PatternView, Versions};
 use redrive_engine::{
-    Error, LeaseCall, NewRun, PageCall, PatternAct, PatternFilter, PatternVerb, PatternsCall, Report, Result,
+    Error, LeaseCall, NewFailure, NewRun, PageCall, PatternAct, PatternFilter, PatternVerb, PatternsCall, Result,
     RunFilter, Start, TenantScope, Triage,
 };
 
@@ -45,14 +45,14 @@ fn versions(pairs: &[(&str, &str)]) -> Versions {
     pairs.iter().map(|(kind, version)| ((*kind).to_owned(), Label::from(*version))).collect()
 }
 
-fn with_versions(run: &str, message: &str, pairs: &[(&str, &str)]) -> Report {
+fn with_versions(run: &str, message: &str, pairs: &[(&str, &str)]) -> NewFailure {
     let mut report = report(run, message);
     report.failed.versions = versions(pairs);
     report
 }
 
-fn of(tenant: &str, run: &str, message: &str) -> Report {
-    Report { run: NewRun { tenant: tenant.parse().unwrap(), ..new_run(run) }, failed: failed(message) }
+fn of(tenant: &str, run: &str, message: &str) -> NewFailure {
+    NewFailure { run: NewRun { tenant: tenant.parse().unwrap(), ..new_run(run) }, failed: failed(message) }
 }
 
 pub async fn a_resolved_pattern_seen_again_is_a_regression(world: World) {
@@ -130,7 +130,7 @@ pub async fn versioned_fix_regresses_only_on_that_version_or_newer(world: World)
     assert!(came_back(&world, &id).await);
     // The order is each tenant's own.
     let theirs = with_versions("r1", BUG, &[("worker", "a-later-one")]);
-    let theirs = Report { run: NewRun { tenant: "globex".parse().unwrap(), ..theirs.run }, ..theirs };
+    let theirs = NewFailure { run: NewRun { tenant: "globex".parse().unwrap(), ..theirs.run }, ..theirs };
     assert!(world.store.report(theirs).await.unwrap().answer.pattern.new);
 }
 

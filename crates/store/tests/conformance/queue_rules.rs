@@ -8,7 +8,7 @@ use redrive_core::text::Label;
 use redrive_core::verdict::DeadBecause;
 use redrive_core::wire::{ItemOutcome, QueueSettings, StepStatus};
 use redrive_engine::{
-    Bulk, BulkReplay, Error, FailedAttempt, FixedPayload, NewRun, PayloadKind, Replay, Report, Result, Triage,
+    Bulk, BulkReplay, Error, FailedAttempt, FixedPayload, NewFailure, NewRun, PayloadKind, Replay, Result, Triage,
 };
 
 use crate::operations::{items, make, named, work};
@@ -30,7 +30,7 @@ async fn queues(world: &World) {
 
 async fn dies_in(world: &World, queue: &str, run: &str) {
     let run = NewRun { queue: queue.parse().unwrap(), ..new_run(run) };
-    let answer = world.store.report(Report { run, failed: failed(BUG) }).await.unwrap().answer;
+    let answer = world.store.report(NewFailure { run, failed: failed(BUG) }).await.unwrap().answer;
     assert_eq!(answer.state, StateName::Dead);
 }
 
@@ -102,7 +102,7 @@ pub async fn a_fix_needs_the_approval_of_where_its_run_waited(world: World) {
     };
     for (run, cancels) in [("r1", false), ("r2", true)] {
         let waits = NewRun { queue: "strict".parse().unwrap(), ..new_run(run) };
-        world.store.report(Report { run: waits, failed: failed(TIMEOUT) }).await.unwrap();
+        world.store.report(NewFailure { run: waits, failed: failed(TIMEOUT) }).await.unwrap();
         assert_eq!(world.triage(run, to("scratch")).await.unwrap(), StateName::Scheduled);
         if cancels {
             assert_eq!(world.triage(run, Triage::Cancel).await.unwrap(), StateName::Dead);
@@ -111,7 +111,7 @@ pub async fn a_fix_needs_the_approval_of_where_its_run_waited(world: World) {
     }
     // Without a replay it goes back to where it came from.
     let waits = NewRun { queue: "strict".parse().unwrap(), ..new_run("r3") };
-    world.store.report(Report { run: waits, failed: failed(TIMEOUT) }).await.unwrap();
+    world.store.report(NewFailure { run: waits, failed: failed(TIMEOUT) }).await.unwrap();
     for queue in ["scratch", "strict"] {
         assert_eq!(world.triage("r3", to(queue)).await.unwrap(), StateName::Scheduled);
     }
@@ -249,7 +249,7 @@ pub async fn report_keeps_a_run_in_review_or_merged(world: World) {
     world.fail("target", BUG).await;
     for run in ["review", "merged"] {
         let first = FailedAttempt { attempt: Some(1), ..failed(TOOL) };
-        world.store.report(Report { failed: first, ..report(run, TOOL) }).await.unwrap();
+        world.store.report(NewFailure { failed: first, ..report(run, TOOL) }).await.unwrap();
     }
     world.triage("review", Triage::Review).await.unwrap();
     world.triage("merged", Triage::Merge { into: "target".parse().unwrap() }).await.unwrap();

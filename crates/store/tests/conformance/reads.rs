@@ -3,7 +3,7 @@
 use redrive_core::run::StateName;
 use redrive_core::verdict::DeadBecause;
 use redrive_core::wire::{Severity, Sort};
-use redrive_engine::{Error, LeaseCall, NewRun, PageCall, PatternsCall, Report, RunFilter, TenantScope, Triage};
+use redrive_engine::{Error, LeaseCall, NewFailure, NewRun, PageCall, PatternsCall, RunFilter, TenantScope, Triage};
 
 use crate::reports::{BUG, TIMEOUT};
 use crate::world::{World, at, failed, lease_call, new_run, success, under};
@@ -46,8 +46,8 @@ pub async fn counts_follow_every_move(world: World) {
     assert_eq!(total(&world, RunFilter::default()).await, (5, 5));
 }
 
-fn of(tenant: &str, run: &str, message: &str) -> Report {
-    Report { run: NewRun { tenant: tenant.parse().unwrap(), ..new_run(run) }, failed: failed(message) }
+fn of(tenant: &str, run: &str, message: &str) -> NewFailure {
+    NewFailure { run: NewRun { tenant: tenant.parse().unwrap(), ..new_run(run) }, failed: failed(message) }
 }
 
 pub async fn a_scope_sees_only_its_own(world: World) {

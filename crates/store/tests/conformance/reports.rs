@@ -9,7 +9,7 @@ use redrive_core::run::StateName;
 use redrive_core::text::Label;
 use redrive_core::verdict::{Action, DeadBecause};
 use redrive_engine::{
-    Error, FixedPayload, PatternsCall, PayloadKind, Replay, Report, Success, TenantScope, Triage, UnderLease,
+    Error, FixedPayload, NewFailure, PatternsCall, PayloadKind, Replay, Success, TenantScope, Triage, UnderLease,
 };
 
 use crate::world::{World, at, failed, new_run, numbered, payload, report, start, success};
@@ -202,7 +202,7 @@ pub async fn new_pattern_is_new_once_and_counted_per_tenant(world: World) {
     let second = world.fail("r2", BUG).await;
     assert_eq!((first.pattern.new, second.pattern.new), (true, false));
     assert_eq!(first.pattern.id, second.pattern.id);
-    let theirs = Report {
+    let theirs = NewFailure {
         run: redrive_engine::NewRun { tenant: "globex".parse().unwrap(), ..new_run("r1") },
         failed: failed(BUG),
     };

@@ -6,7 +6,9 @@ use redrive_core::run::StateName;
 use redrive_core::text::{Label, Text};
 use redrive_core::verdict::DeadBecause;
 use redrive_core::wire::{EffectOutcome, QueueSettings, Severity, StepStatus};
-use redrive_engine::{Act, Error, FixedPayload, PayloadKind, Replay, Report, Result, Triage, Triaged, encode};
+use redrive_engine::{
+    Error, FixedPayload, NewFailure, PayloadKind, Replay, Result, Triage, TriageAct, Triaged, encode,
+};
 
 use crate::reports::BUG;
 use crate::world::{World, at, failed, new_run, payload, step, success};
@@ -20,7 +22,7 @@ async fn approving(world: &World, replay_approval: ReplayApproval) {
 }
 
 async fn by(world: &World, actor: &str, triage: Triage) -> Result<Triaged> {
-    let act = Act { at: at("acme", "r1"), triage, actor: actor.into(), reason: Some(Text::from("why")) };
+    let act = TriageAct { at: at("acme", "r1"), triage, actor: actor.into(), reason: Some(Text::from("why")) };
     world.store.triage(act).await
 }
 
@@ -221,7 +223,7 @@ pub async fn approval_by_severity_covers_that_level_and_above(world: World) {
     for (run, severity, expected) in
         [("low", Severity::Normal, StateName::Scheduled), ("high", Severity::Critical, StateName::Review)]
     {
-        let mut report = Report { run: new_run(run), failed: failed(BUG) };
+        let mut report = NewFailure { run: new_run(run), failed: failed(BUG) };
         report.run.severity = severity;
         world.store.report(report).await.unwrap();
         assert_eq!(world.triage(run, Triage::replay(false)).await.unwrap(), expected, "{run}");

@@ -7,7 +7,7 @@ use redrive_core::run::StateName;
 use redrive_core::strategy::Failure;
 use redrive_core::verdict::{Change, DeadBecause};
 use redrive_core::wire::{HandedChange, QueueSettings};
-use redrive_engine::{Error, Fit, NewSent, RunRef, Start, StartHow, UnderLease, encode};
+use redrive_engine::{Error, Fit, NewSentPayload, RunRef, Start, StartHow, UnderLease, encode};
 
 use crate::world::{World, new_run, report, start};
 
@@ -15,9 +15,9 @@ fn instruction(applied: bool) -> HandedChange {
     HandedChange { change: Change::AddInstruction { text: "Less.".into() }, applied }
 }
 
-fn changed(body: &str) -> NewSent {
+fn changed(body: &str) -> NewSentPayload {
     let changes = serde_json::to_vec(&[instruction(true)]).unwrap();
-    NewSent { changes: encode(&changes), body: encode(body.as_bytes()) }
+    NewSentPayload { changes: encode(&changes), body: encode(body.as_bytes()) }
 }
 
 async fn keep(world: &World, under: &UnderLease, body: &str) -> Result<(), Error> {

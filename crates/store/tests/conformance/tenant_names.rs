@@ -3,7 +3,7 @@
 use redrive_core::ids::QueueName;
 use redrive_core::wire::QueueSettings;
 use redrive_engine::{
-    Error, LeaseCall, Report, Start, StartHow, TENANT_QUEUES_MAX, TENANT_REASONS_MAX, TenantScope, Triage,
+    Error, LeaseCall, NewFailure, Start, StartHow, TENANT_QUEUES_MAX, TENANT_REASONS_MAX, TenantScope, Triage,
 };
 
 use crate::world::{World, at, lease_call, report, start};
@@ -12,7 +12,7 @@ fn queue(name: &str) -> QueueName {
     name.parse().unwrap()
 }
 
-fn failed_in(tenant: &str, run: &str, name: &str) -> Report {
+fn failed_in(tenant: &str, run: &str, name: &str) -> NewFailure {
     let mut report = report(run, "Request timed out");
     (report.run.tenant, report.run.queue) = (tenant.parse().unwrap(), queue(name));
     report

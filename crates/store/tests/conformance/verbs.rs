@@ -4,7 +4,7 @@ use redrive_core::run::StateName;
 use redrive_core::text::Label;
 use redrive_core::wire::StepStatus::{Committed, Failed, Started, Unknown};
 use redrive_core::wire::{Likeness, QueueSettings, Sort};
-use redrive_engine::{Error, FailedAttempt, PageCall, Report, RunFilter, TenantScope, Triage};
+use redrive_engine::{Error, FailedAttempt, NewFailure, PageCall, RunFilter, TenantScope, Triage};
 
 use crate::reports::{BUG, TIMEOUT};
 use crate::world::{World, at, failed, new_run, numbered, report, step, success, unnamed};
@@ -183,7 +183,7 @@ pub async fn failure_of_a_merged_run_counts_for_its_target(world: World) {
 pub async fn unmerging_takes_back_the_steps(world: World) {
     let with = |run: &str, attempt, steps| {
         let reported = numbered(run, BUG, attempt);
-        Report { failed: FailedAttempt { steps, ..reported.failed }, ..reported }
+        NewFailure { failed: FailedAttempt { steps, ..reported.failed }, ..reported }
     };
     let into = |run: &str| Triage::Merge { into: run.parse().unwrap() };
     let own = || vec![unnamed("row", Failed), unnamed("note", Committed)];
@@ -235,7 +235,7 @@ pub async fn merges_stay_within_a_tenant_and_are_reversible(world: World) {
     for run in ["r1", "r2", "r3"] {
         world.fail(run, BUG).await;
     }
-    let theirs = Report {
+    let theirs = NewFailure {
         run: redrive_engine::NewRun { tenant: "globex".parse().unwrap(), ..new_run("theirs") },
         failed: failed(BUG),
     };

@@ -13,9 +13,9 @@ use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{FailureAnswer, LeasedRun, QueueSettings, RunDetail, StartAnswer, StepStatus, Versions};
 use redrive_engine::{
-    About, Act, AttemptBody, Clock, FailedAttempt, Fit, LeaseCall, ManualClock, NewRun, NewStep, Payload, PayloadKind,
-    Report, Result, RunRef, SeededDice, Start, StartHow, Store, Success, TenantScope, Triage, Triaged, UnderLease,
-    encode,
+    About, AttemptBody, Clock, FailedAttempt, Fit, LeaseCall, ManualClock, NewFailure, NewRun, NewStep, Payload,
+    PayloadKind, Result, RunRef, SeededDice, Start, StartHow, Store, Success, TenantScope, Triage, TriageAct, Triaged,
+    UnderLease, encode,
 };
 use redrive_store::postgres::PgStore;
 use redrive_store::sqlite::SqliteStore;
@@ -191,7 +191,7 @@ impl World {
 
     pub async fn act(&self, run: &str, triage: Triage) -> Result<Triaged> {
         let reason = Some(Text::from("because"));
-        self.store.triage(Act { at: at("acme", run), triage, actor: "key:ops".into(), reason }).await
+        self.store.triage(TriageAct { at: at("acme", run), triage, actor: "key:ops".into(), reason }).await
     }
 
     pub async fn retried_by_caller(&self, queue: &str) {
@@ -270,7 +270,7 @@ pub fn failed(message: &str) -> FailedAttempt {
     let body = AttemptBody::default();
     FailedAttempt {
         attempt: None,
-        digest: digest(message.as_bytes()),
+        digest: Some(digest(message.as_bytes())),
         failure: Failure::new(classified, false, fingerprint.hash),
         fingerprint,
         model: None,
@@ -286,13 +286,13 @@ pub fn failed(message: &str) -> FailedAttempt {
     }
 }
 
-pub fn report(run: &str, message: &str) -> Report {
-    Report { run: new_run(run), failed: failed(message) }
+pub fn report(run: &str, message: &str) -> NewFailure {
+    NewFailure { run: new_run(run), failed: failed(message) }
 }
 
 /// A report that says which attempt it is.
-pub fn numbered(run: &str, message: &str, attempt: u32) -> Report {
-    Report { run: new_run(run), failed: FailedAttempt { attempt: Some(attempt), ..failed(message) } }
+pub fn numbered(run: &str, message: &str, attempt: u32) -> NewFailure {
+    NewFailure { run: new_run(run), failed: FailedAttempt { attempt: Some(attempt), ..failed(message) } }
 }
 
 pub fn start(run: &str) -> Start {

@@ -7,8 +7,8 @@ use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{EffectOutcome, EffectView, FailureAnswer, StateAnswer, StepStatus, StepView, SucceedAnswer};
 use redrive_engine::{
-    Act, EffectRef, FailedAttempt, Fit, LeaseToken, NewRun, NewStep, PayloadKind, Reconcile, Report, Reported, Result,
-    RunRef, Start, StartHow, Started, Store, Success, Triage, Triaged, UnderLease,
+    EffectRef, FailedAttempt, Fit, LeaseToken, NewFailure, NewRun, NewStep, PayloadKind, Reconcile, Reported, Result,
+    RunRef, Start, StartHow, Started, Store, Success, Triage, TriageAct, Triaged, UnderLease,
 };
 
 use crate::world::{self, digest, failed, new_run, payload, step};
@@ -174,7 +174,7 @@ impl Do {
                 Said::Reconcile(store.reconcile(act).await)
             }
             Self::Triage { at, triage } => {
-                let act = Act { at, triage, actor: "key:ops".into(), reason: Some(Text::from("because")) };
+                let act = TriageAct { at, triage, actor: "key:ops".into(), reason: Some(Text::from("because")) };
                 Said::Triage(store.triage(act).await)
             }
         }
@@ -209,6 +209,6 @@ fn run_of(at: &RunRef) -> NewRun {
     NewRun { tenant, queue: queue_of(at), resumable, ..new_run(at.run_id.as_str()) }
 }
 
-pub fn report(at: &RunRef, attempt: Option<u32>, words: usize) -> Report {
-    Report { run: run_of(at), failed: FailedAttempt { attempt, ..failed(WORDS[words]) } }
+pub fn report(at: &RunRef, attempt: Option<u32>, words: usize) -> NewFailure {
+    NewFailure { run: run_of(at), failed: FailedAttempt { attempt, ..failed(WORDS[words]) } }
 }

@@ -8,7 +8,7 @@ use redrive_core::policy::{BreakerLayer, Limits, Policies, PolicyLayer, TenantPo
 use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::BreakerAction;
-use redrive_engine::{Act, BreakerAct, NewRun, Report, Start, StartHow, TenantScope, Triage, UnderLease};
+use redrive_engine::{BreakerAct, NewFailure, NewRun, Start, StartHow, TenantScope, Triage, TriageAct, UnderLease};
 
 use crate::breakers::{Breakers, End, MIN_ATTEMPTS, Watch};
 use crate::lot::Lot;
@@ -157,7 +157,7 @@ impl Breaking {
     async fn report(&mut self) {
         let about = self.about();
         let run = self.new_run(about);
-        self.world().store.report(Report { run, failed: failed("Request timed out") }).await.unwrap();
+        self.world().store.report(NewFailure { run, failed: failed("Request timed out") }).await.unwrap();
     }
 
     async fn end(&mut self) {
@@ -180,7 +180,7 @@ impl Breaking {
             }
             _ => {
                 let reason = Some(Text::from("stop"));
-                let act = Act { at: under.at, triage: Triage::Cancel, actor: "key:ops".into(), reason };
+                let act = TriageAct { at: under.at, triage: Triage::Cancel, actor: "key:ops".into(), reason };
                 store.triage(act).await.unwrap();
                 return self.model.lost(&ending.lease());
             }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use redrive_core::run::StateName;
 use redrive_core::text::Text;
 use redrive_core::wire::StepStatus;
-use redrive_engine::{Act, Error, NewStep, Store, Triage, UnderLease};
+use redrive_engine::{Error, NewStep, Store, Triage, TriageAct, UnderLease};
 
 use crate::lot::Lot;
 use crate::play::at_once;
@@ -251,7 +251,7 @@ impl Attempt {
             },
             _ => {
                 let (at, actor) = (self.under.at.clone(), "key:ops".to_owned());
-                let act = Act { at, triage: Triage::Cancel, actor, reason: Some(Text::from("enough")) };
+                let act = TriageAct { at, triage: Triage::Cancel, actor, reason: Some(Text::from("enough")) };
                 match self.store.triage(act).await {
                     Ok(_) => self.facts.borrow_mut().saw("cancelled"),
                     said => assert!(matches!(said, Err(Error::Refused(_))), "{said:?}"),

@@ -4,7 +4,8 @@ use redrive_core::run::StateName;
 use redrive_core::text::{Label, Text};
 use redrive_core::wire::{EffectOutcome, StepStatus};
 use redrive_engine::{
-    Act, EffectRef, Error, Fit, NewRun, Reconcile, Replay, Result, RunRef, Start, StartHow, Triage, Triaged, UnderLease,
+    EffectRef, Error, Fit, NewRun, Reconcile, Replay, Result, RunRef, Start, StartHow, Triage, TriageAct, Triaged,
+    UnderLease,
 };
 
 use crate::act::CALLS;
@@ -75,7 +76,7 @@ impl Oracle {
 
     pub async fn triage(&self, at: &RunRef, triage: Triage) -> Result<Triaged> {
         let reason = Some(Text::from("go"));
-        self.world.store.triage(Act { at: at.clone(), triage, actor: "ops".into(), reason }).await
+        self.world.store.triage(TriageAct { at: at.clone(), triage, actor: "ops".into(), reason }).await
     }
 
     /// A person's replay: by the guard where it lets it through, by force where it does not.

@@ -8,7 +8,7 @@ use redrive_core::breaker::BreakerStateName;
 use redrive_core::policy::{BreakerLayer, Policies, PolicyLayer};
 use redrive_core::text::Text;
 use redrive_core::wire::BreakerView;
-use redrive_engine::{Act, Error, RunRef, Start, StartHow, TenantScope, Triage, UnderLease};
+use redrive_engine::{Error, RunRef, Start, StartHow, TenantScope, Triage, TriageAct, UnderLease};
 
 use crate::lot::Lot;
 use crate::play::{at_once, world_under};
@@ -205,7 +205,7 @@ impl Probing {
 
     async fn cancelled(&self, probe: &RunRef) {
         let reason = Some(Text::from("stop"));
-        let act = Act { at: probe.clone(), triage: Triage::Cancel, actor: "key:ops".into(), reason };
+        let act = TriageAct { at: probe.clone(), triage: Triage::Cancel, actor: "key:ops".into(), reason };
         self.world().store.triage(act).await.unwrap();
     }
 

@@ -1,6 +1,6 @@
 //! Reports and starts of runs that another replica has recorded.
 
-use redrive_engine::{Error, Report, Reported};
+use redrive_engine::{Error, NewFailure, Reported};
 
 use crate::world::{World, report, start};
 
@@ -11,7 +11,7 @@ fn counted(world: &World) -> String {
 }
 
 /// All that is reported together, by a replica that has not met any of it.
-async fn reported_beside(world: &World, reports: Vec<Report>) -> Vec<Result<Reported, Error>> {
+async fn reported_beside(world: &World, reports: Vec<NewFailure>) -> Vec<Result<Reported, Error>> {
     let other = world.beside().await;
     let said = other.report_all(reports).await;
     other.close().await;

@@ -8,7 +8,7 @@ use redrive_core::policy::{Limits, Policies, PolicyLayer, TenantPolicy};
 use redrive_core::run::StateName;
 use redrive_core::text::Label;
 use redrive_core::wire::{BreakerAction, LeasedRun, QueueSettings};
-use redrive_engine::{BreakerAct, Error, FailedAttempt, NewRun, Report, Start, StartHow, Store};
+use redrive_engine::{BreakerAct, Error, FailedAttempt, NewFailure, NewRun, Start, StartHow, Store};
 use tokio::task::JoinSet;
 
 use crate::world::{World, at, failed, lease_call, new_run, numbered, report, start, success, under};
@@ -216,7 +216,7 @@ async fn what_one_replica_sets_for_a_queue_holds_at_the_other_within_a_second() 
     let other = world.beside().await;
     let send = |n: u32| {
         let failed = FailedAttempt { attempt: Some(n), ..failed(TIMED_OUT) };
-        Report { run: new_run("r"), failed }
+        NewFailure { run: new_run("r"), failed }
     };
     assert_eq!(other.report(send(1)).await.unwrap().answer.state, StateName::Scheduled);
     let policy = redrive_core::policy::PolicyLayer { max_attempts: Some(2), ..Default::default() };

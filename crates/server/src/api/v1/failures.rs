@@ -7,7 +7,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use http::StatusCode;
 use redrive_core::wire::{FailureAnswer, FailureReport, RunFields};
-use redrive_engine::{Report, Reported};
+use redrive_engine::{NewFailure, Reported};
 use schemars::{Schema, SchemaGenerator};
 
 use crate::app::App;
@@ -71,7 +71,7 @@ fn prepare(app: &App, who: &Principal, query: &TenantQuery, raw: &[u8]) -> Resul
     let mut run = new_run(fields, tenant)?;
     run.by = who.mark();
     run.severity = failed.severity.unwrap_or(run.severity);
-    Ok(Report { run, failed })
+    Ok(NewFailure { run, failed })
 }
 
 /// Takes the fields of the run; some of them describe the attempt as well.
@@ -119,7 +119,7 @@ async fn report_piece(
     let (to, from) = (app.clone(), from.clone());
     let bytes = piece.iter().map(Bytes::len).sum();
     let read = move || Ok(piece.iter().map(|line| prepare(&to, &from.0, &from.1, line)).collect());
-    let prepared: Vec<Result<Report>> = compute(app, holder, bytes, read).await?;
+    let prepared: Vec<Result<NewFailure>> = compute(app, holder, bytes, read).await?;
     let mut problems = Vec::with_capacity(prepared.len());
     let mut reports = Vec::with_capacity(prepared.len());
     for prepared in prepared {

@@ -7,7 +7,7 @@ use redrive_core::wire::{
     BreakerView, HealthAnswer, PatternDetail, PatternSort, RunSummary, RunsPage, Severity, Sort, StatsAnswer,
     TenantView,
 };
-use redrive_engine::{PageCall, PatternsCall, RunFilter, Standing, StatsCall, TenantScope};
+use redrive_engine::{PageCall, PatternsCall, RunFilter, StateCounts, StatsCall, TenantScope};
 
 use super::super::components::percent;
 use crate::app::App;
@@ -32,7 +32,7 @@ pub(super) struct DayTotals {
 
 pub(super) struct OverviewData {
     pub(super) now: Timestamp,
-    pub(super) standing: Standing,
+    pub(super) standing: StateCounts,
     pub(super) stats: StatsAnswer,
     pub(super) day: DayTotals,
     /// By number of open runs.

@@ -5,7 +5,7 @@ use redrive_core::ids::StepKey;
 use redrive_core::run::StateName;
 use redrive_core::text::Text;
 use redrive_core::wire::{EffectOutcome, Likeness, ReplayRequest};
-use redrive_engine::{Act, EffectRef, RunRef, Triage};
+use redrive_engine::{EffectRef, RunRef, Triage, TriageAct};
 
 use super::super::components::{field, hidden, panel, post_form, reason_field, visible};
 use super::super::form::Form;
@@ -23,7 +23,7 @@ use crate::problem::{HttpProblem, Result};
 
 async fn act(app: &App, visit: RunRequest, reason: Option<Text>, triage: Triage, done: Notice) -> Result<FormResult> {
     let at = named(&visit.who, visit.path)?;
-    app.store.triage(Act { at: at.clone(), triage, actor: visit.who.actor(), reason }).await?;
+    app.store.triage(TriageAct { at: at.clone(), triage, actor: visit.who.actor(), reason }).await?;
     Ok(back(&at, done))
 }
 

@@ -3,12 +3,12 @@
 use redrive_core::time::Timestamp;
 
 use crate::postgres::commit::write_out::{Write, column};
-use redrive_engine::tally::{Count, Hour, Kinds, Tally};
+use redrive_engine::counters::{CountKey, CounterDeltas, HourCounts, HourKey};
 
 /// The statements of [`append`].
 pub(crate) const STATEMENTS: &[&str] = &[COUNTS, HOURS, PATTERNS, SPEND, CHANGES];
 
-pub(crate) fn append(tally: &Tally, now: Timestamp) -> impl Iterator<Item = Write<'_>> {
+pub(crate) fn append(tally: &CounterDeltas, now: Timestamp) -> impl Iterator<Item = Write<'_>> {
     let appended = [counts(tally), hours(tally), patterns(tally, now), spend(tally, now), changes(tally, now)];
     appended.into_iter().flatten()
 }
@@ -17,8 +17,8 @@ const COUNTS: &str = "INSERT INTO counter_deltas (state, tenant, queue, detail, 
      SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bigint[]), unnest($5::bigint[]),
          unnest($6::text[])";
 
-fn counts(tally: &Tally) -> Option<Write<'_>> {
-    let rows: Vec<(&Count, i64)> = tally.counts.iter().map(|(at, n)| (at, *n)).filter(|(_, n)| *n != 0).collect();
+fn counts(tally: &CounterDeltas) -> Option<Write<'_>> {
+    let rows: Vec<(&CountKey, i64)> = tally.counts.iter().map(|(at, n)| (at, *n)).filter(|(_, n)| *n != 0).collect();
     let columns = [
         column(&rows, |(at, _)| at.state),
         column(&rows, |(at, _)| at.tenant),
@@ -34,8 +34,8 @@ const HOURS: &str = "INSERT INTO hour_deltas (hour, tenant, queue, started, fail
      SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bigint[]), unnest($5::bigint[]),
          unnest($6::bigint[]), unnest($7::bigint[]), unnest($8::bigint[]), unnest($9::bigint[]), unnest($10::text[])";
 
-fn hours(tally: &Tally) -> Option<Write<'_>> {
-    let rows: Vec<(&Hour, &Kinds)> = tally.hours.iter().collect();
+fn hours(tally: &CounterDeltas) -> Option<Write<'_>> {
+    let rows: Vec<(&HourKey, &HourCounts)> = tally.hours.iter().collect();
     let kind = |n: usize| column(&rows, move |(_, kinds)| kinds[n]);
     let columns = [
         column(&rows, |(at, _)| at.hour),
@@ -56,8 +56,9 @@ const PATTERNS: &str = "INSERT INTO pattern_deltas (pattern, hour, count, open, 
      SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bigint[]), unnest($5::bigint[]),
          unnest($6::bigint[])";
 
-fn patterns(tally: &Tally, now: Timestamp) -> Option<Write<'_>> {
-    let counts = |delta: &redrive_engine::tally::PatternDelta| delta.count != 0 || delta.open != 0 || delta.group_seen;
+fn patterns(tally: &CounterDeltas, now: Timestamp) -> Option<Write<'_>> {
+    let counts =
+        |delta: &redrive_engine::counters::PatternDelta| delta.count != 0 || delta.open != 0 || delta.group_seen;
     let rows: Vec<_> = tally.patterns.iter().filter(|(_, delta)| counts(delta)).collect();
     let (hour, now) = (now.hour().as_millis(), now.as_millis());
     let columns = [
@@ -74,7 +75,7 @@ fn patterns(tally: &Tally, now: Timestamp) -> Option<Write<'_>> {
 const SPEND: &str = "INSERT INTO spend_deltas (tenant, day, tokens, cost_micros)
      SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bigint[])";
 
-fn spend(tally: &Tally, now: Timestamp) -> Option<Write<'_>> {
+fn spend(tally: &CounterDeltas, now: Timestamp) -> Option<Write<'_>> {
     // Capped below the column's maximum, which is past every budget.
     let most = |n: u64| i64::try_from(n).unwrap_or(i64::MAX).min(i64::MAX / 2);
     let rows: Vec<_> = tally.spend.iter().collect();
@@ -90,7 +91,7 @@ fn spend(tally: &Tally, now: Timestamp) -> Option<Write<'_>> {
 
 const CHANGES: &str = "INSERT INTO change_deltas (at, runs) VALUES ($1, $2)";
 
-fn changes(tally: &Tally, now: Timestamp) -> Option<Write<'_>> {
+fn changes(tally: &CounterDeltas, now: Timestamp) -> Option<Write<'_>> {
     let mut moved = tally.moved.clone();
     moved.sort_unstable();
     moved.dedup();

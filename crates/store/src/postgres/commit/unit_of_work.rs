@@ -12,19 +12,19 @@ use redrive_core::wire::Severity;
 
 use crate::shared::columns::{Columns, label_or_none, number, parsed_or_none, time};
 use crate::shared::records;
+use redrive_engine::Map;
+use redrive_engine::counters::CounterDeltas;
 use redrive_engine::error::{Error, PortResult as Result};
-use redrive_engine::map::Map;
 use redrive_engine::patterns::sightings::CachedPattern;
-use redrive_engine::ports::rows::Own;
+use redrive_engine::ports::rows::RunAttributes;
 use redrive_engine::runs::attempts::StoredAttempt;
 use redrive_engine::runs::document::word;
 use redrive_engine::runs::run_row::RunRow;
-use redrive_engine::tally::Tally;
 
 /// A run of the transaction. Its row is locked, or does not exist yet.
 pub(crate) struct LoadedRun {
     pub(crate) row: RunRow,
-    pub(crate) own: Own,
+    pub(crate) own: RunAttributes,
     pub(crate) assigned_to: Option<Label>,
     pub(crate) updated_at: Timestamp,
     /// Columns that only an insert writes; None where the run has a row.
@@ -107,7 +107,7 @@ pub(crate) type PatternKey = (i64, u64, u8);
 pub(crate) struct UnitOfWork {
     pub(crate) runs: Map<i64, Box<LoadedRun>>,
     /// Columns of runs that were read without a lock.
-    pub(crate) unlocked: Map<i64, Own>,
+    pub(crate) unlocked: Map<i64, RunAttributes>,
     /// The run of a tenant and run_id; None where there is no such run.
     pub(crate) named: Map<(i64, RunId), Option<i64>>,
     /// Numbers for new runs.
@@ -134,7 +134,7 @@ pub(crate) struct PendingWrites {
     pub(crate) sent: BTreeMap<(i64, u32), PendingSent>,
     /// Runs whose open effects become unknown, and since when.
     pub(crate) doubts: BTreeMap<i64, i64>,
-    pub(crate) tally: Option<(Tally, Timestamp)>,
+    pub(crate) tally: Option<(CounterDeltas, Timestamp)>,
 }
 
 /// The columns of a run: those of [`RunRow`], then those of [`LoadedRun`].
@@ -173,9 +173,9 @@ impl UnitOfWork {
     }
 
     /// Of a run that was read with [`COLUMNS`].
-    pub(crate) fn own(row: &impl Columns) -> Result<Own> {
+    pub(crate) fn own(row: &impl Columns) -> Result<RunAttributes> {
         let at = records::RUN_COLUMN_COUNT;
-        Ok(Own {
+        Ok(RunAttributes {
             agent: label_or_none(row, at)?,
             task_type: label_or_none(row, at + 1)?,
             order_key: parsed_or_none(row, at + 2, "order key")?,

@@ -18,7 +18,7 @@ use crate::postgres::connection::PgSession;
 use crate::postgres::rows::PgRows;
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::runs::document::{StateColumns, position};
-use redrive_engine::runs::numbers::key_hash;
+use redrive_engine::runs::run_row::key_hash;
 
 /// The values of one column, one of each row.
 pub(crate) type ColumnValues<'a> = Box<dyn ToSql + Sync + 'a>;

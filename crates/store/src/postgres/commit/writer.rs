@@ -19,11 +19,11 @@ use crate::postgres::commit::writer_connection::{FailureKind, WriterConnection};
 use crate::postgres::connection::failure::classify;
 use crate::postgres::rows::PgRows;
 use redrive_engine::breakers;
+use redrive_engine::counters::CounterDeltas;
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::failpoint;
 use redrive_engine::ports::backend::Unpaced;
 use redrive_engine::ports::rows::EngineRows as _;
-use redrive_engine::tally::Tally;
 use redrive_engine::tx::{Tx, TxCache};
 
 /// Commands in one transaction.
@@ -94,7 +94,7 @@ impl Writer {
             // A panic outside of commands costs the answers of one batch, not the thread.
             if catch_unwind(AssertUnwindSafe(|| self.commit_all(commands))).is_err() {
                 tracing::error!("writer panicked; continuing with the next batch");
-                self.known.forget();
+                self.known.clear();
                 self.connection = None;
             }
         }
@@ -178,7 +178,7 @@ impl Writer {
             self.shared.metrics.record_commit(began.elapsed(), commands.len());
             return Ok(());
         };
-        self.known.forget();
+        self.known.clear();
         let how = noted.unwrap_or(FailureKind::Command);
         let usable = |connection: &mut WriterConnection| {
             how != FailureKind::ConnectionLost && !connection.is_closed() && connection.roll_back()
@@ -200,7 +200,7 @@ impl Writer {
                 // After a failover the new database may lack the last commits of the old one.
                 self.names = TenantIds::default();
                 self.watermarks = DueWatermarks::default();
-                self.known.forget();
+                self.known.clear();
                 self.connection = Some(connection);
                 self.reconnect_in = RECONNECT_FIRST;
                 Ok(())
@@ -220,7 +220,7 @@ impl Writer {
         if old {
             (self.queues_set, self.queues_known_at) = (set, now);
         }
-        self.known.look_anew(old);
+        self.known.expire(old);
     }
 
     fn try_transact(&mut self, commands: &mut [Queued]) -> Result<()> {
@@ -242,7 +242,7 @@ impl Writer {
             dice: &*shared.dice,
             policies: &shared.policies,
             known,
-            tally: Tally::default(),
+            counters: CounterDeltas::default(),
             pace: &Unpaced,
             wake: false,
         };
@@ -252,8 +252,8 @@ impl Writer {
             Ok::<_, Error>(())
         })?;
         breakers::fold(&mut batch)?;
-        let Tx { wake, tally, .. } = batch;
-        rows.fold(tally, now)?;
+        let Tx { wake, counters, .. } = batch;
+        rows.fold(counters, now)?;
         failpoint::pass("before_commit");
         *commit_sent = true;
         rows.commit()?;

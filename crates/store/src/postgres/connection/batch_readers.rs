@@ -14,9 +14,9 @@ use crate::postgres::commit::prefetch::TenantIds;
 use crate::postgres::commit::writer_connection::{FailureKind, WriterConnection};
 use crate::postgres::connection::failure::classify;
 use crate::postgres::rows::PgRows;
+use redrive_engine::counters::CounterDeltas;
 use redrive_engine::error::{Error, Result};
 use redrive_engine::ports::backend::Unpaced;
-use redrive_engine::tally::Tally;
 use redrive_engine::tx::{Tx, TxCache};
 
 /// Connections, each with a thread.
@@ -128,7 +128,7 @@ impl BatchReader {
             dice: &*self.shared.dice,
             policies: &self.shared.policies,
             known: &mut known,
-            tally: Tally::default(),
+            counters: CounterDeltas::default(),
             pace: &Unpaced,
             wake: false,
         });

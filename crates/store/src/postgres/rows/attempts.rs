@@ -12,8 +12,8 @@ use crate::postgres::reads::columns::{bytes, owned};
 use crate::postgres::rows::PgRows;
 use redrive_engine::codec::encode;
 use redrive_engine::error::PortResult as Result;
-use redrive_engine::model::{NewSent, PayloadKind};
-use redrive_engine::ports::rows::{AttemptRows, NewAttempt, NewMove, NewRevision};
+use redrive_engine::model::{NewSentPayload, PayloadKind};
+use redrive_engine::ports::rows::{AttemptRecord, AttemptRows, NewMove, NewRevision};
 use redrive_engine::runs::attempts::StoredAttempt;
 use redrive_engine::runs::document::position;
 
@@ -96,7 +96,7 @@ impl AttemptRows for PgRows<'_> {
         self.ask_one(sql, &[&run])?.map(|row| owned(&row, 0)).transpose()
     }
 
-    fn put_attempt(&mut self, ended: &NewAttempt<'_>, now: Timestamp) -> Result<()> {
+    fn put_attempt(&mut self, ended: &AttemptRecord<'_>, now: Timestamp) -> Result<()> {
         let kept = PendingAttempt {
             kept: StoredAttempt {
                 attempt: ended.attempt,
@@ -155,7 +155,7 @@ impl AttemptRows for PgRows<'_> {
         Ok(())
     }
 
-    fn put_sent(&mut self, run: i64, attempt: u32, epoch: u64, sent: &NewSent) -> Result<()> {
+    fn put_sent(&mut self, run: i64, attempt: u32, epoch: u64, sent: &NewSentPayload) -> Result<()> {
         let new = PendingSent { epoch: epoch.cast_signed(), changes: sent.changes.clone(), body: sent.body.clone() };
         let kept = self.unit.out.sent.entry((run, attempt));
         // A released attempt's number is used again: the newer lease's payload counts.

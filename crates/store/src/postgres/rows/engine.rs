@@ -10,11 +10,11 @@ use crate::numbers::{counted, signed};
 use crate::postgres::commit::fold::{FOLD_LOCK, hour_of_partition, partition_name};
 use crate::postgres::reads::columns::{Columns as _, number, text};
 use crate::postgres::rows::PgRows;
+use redrive_engine::counters::CounterDeltas;
 use redrive_engine::error::{BoxError, PortResult as Result};
 use redrive_engine::model::{KeyRecord, Swept};
 use redrive_engine::ports::rows::EngineRows;
 use redrive_engine::runs::document::position;
-use redrive_engine::tally::Tally;
 
 impl EngineRows for PgRows<'_> {
     fn last_seen(&mut self) -> Result<Option<Timestamp>> {
@@ -125,7 +125,7 @@ impl EngineRows for PgRows<'_> {
         Ok(Spend { tokens: sum(0)?, cost: Usd::from_micros(sum(1)?) })
     }
 
-    fn fold(&mut self, tally: Tally, now: Timestamp) -> Result<()> {
+    fn fold(&mut self, tally: CounterDeltas, now: Timestamp) -> Result<()> {
         self.unit.out.tally = Some((tally, now));
         Ok(())
     }

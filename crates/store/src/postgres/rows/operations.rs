@@ -18,7 +18,7 @@ use redrive_engine::codec::encode;
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::model::RunFilter;
 use redrive_engine::operations::row::OperationRow;
-use redrive_engine::ports::rows::{NewOperationRow, OperationRows, ReadRuns, Stood};
+use redrive_engine::ports::rows::{FrozenState, NewOperationRow, OperationRows, ReadRuns};
 use redrive_engine::runs::attempts::json;
 use redrive_engine::runs::document::{position, word};
 use redrive_engine::runs::run_row::RunRow;
@@ -125,7 +125,7 @@ impl OperationRows for PgRows<'_> {
         run: i64,
         outcome: ItemOutcome,
         why: Option<&str>,
-        stood: Stood,
+        stood: FrozenState,
     ) -> Result<bool> {
         if self.item_stood(operation, run)?.is_some() {
             return Ok(false);
@@ -199,8 +199,8 @@ impl OperationRows for PgRows<'_> {
 }
 
 /// The state of an item's run when the set was frozen, in the columns after its number.
-fn stood(row: &Row) -> Result<Stood> {
-    Ok(Stood {
+fn stood(row: &Row) -> Result<FrozenState> {
+    Ok(FrozenState {
         state: word(StateName::ALL, number(row, 1)?, "state")?,
         attempt: whole(row, 2, "attempt")?,
         decisions: whole(row, 3, "decisions")?,
@@ -210,14 +210,14 @@ fn stood(row: &Row) -> Result<Stood> {
 /// Items that a batch has read and changed; they are written with the operation's row.
 #[derive(Default)]
 pub(crate) struct ItemCache {
-    stood: HashMap<(i64, i64), Option<Stood>>,
+    stood: HashMap<(i64, i64), Option<FrozenState>>,
     outcomes: HashMap<(i64, i64), i64>,
-    new: Vec<(i64, i64, i64, Option<String>, Stood)>,
+    new: Vec<(i64, i64, i64, Option<String>, FrozenState)>,
     moved: Vec<(i64, i64, i64, Option<String>)>,
 }
 
 impl PgRows<'_> {
-    fn item_stood(&mut self, operation: i64, run: i64) -> Result<Option<Stood>> {
+    fn item_stood(&mut self, operation: i64, run: i64) -> Result<Option<FrozenState>> {
         if let Some(known) = self.items.stood.get(&(operation, run)) {
             return Ok(*known);
         }

@@ -20,7 +20,7 @@ use redrive_engine::codec::encode;
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::ingest::fingerprints::FingerprintKey;
 use redrive_engine::patterns::sightings::{CachedPattern, Sighted};
-use redrive_engine::patterns::verbs::Found;
+use redrive_engine::patterns::verbs::PatternRow;
 use redrive_engine::ports::rows::{PatternChange, PatternRows};
 use redrive_engine::runs::document::position;
 
@@ -33,9 +33,9 @@ static ONE: LazyLock<String> = LazyLock::new(|| {
 });
 
 impl PgRows<'_> {
-    fn patterns_where(&mut self, condition: &str, values: Values<'_>) -> Result<Vec<Found>> {
+    fn patterns_where(&mut self, condition: &str, values: Values<'_>) -> Result<Vec<PatternRow>> {
         let found = self.ask_after(&format!("SELECT {PATTERN_FOUND} {condition} FOR UPDATE OF p"), values)?;
-        found.iter().map(Found::read).collect()
+        found.iter().map(PatternRow::read).collect()
     }
 
     /// Keeps deltas from being folded until the commit, since merging reads deltas and totals.
@@ -129,22 +129,22 @@ impl PatternRows for PgRows<'_> {
         Ok(())
     }
 
-    fn pattern_by_id(&mut self, id: &str) -> Result<Option<Found>> {
+    fn pattern_by_id(&mut self, id: &str) -> Result<Option<PatternRow>> {
         Ok(self.patterns_where("WHERE p.public_id = $1", &[&id])?.pop())
     }
 
-    fn patterns_by_key(&mut self, key: FingerprintKey) -> Result<Vec<Found>> {
+    fn patterns_by_key(&mut self, key: FingerprintKey) -> Result<Vec<PatternRow>> {
         let condition = "WHERE p.fp_hash = $1 AND p.fp_version = $2 ORDER BY p.id";
         self.patterns_where(condition, &[&key.hash, &i64::from(key.version)])
     }
 
-    fn pattern_by_alias(&mut self, tenant: i64, key: FingerprintKey) -> Result<Option<Found>> {
+    fn pattern_by_alias(&mut self, tenant: i64, key: FingerprintKey) -> Result<Option<PatternRow>> {
         let condition = "JOIN pattern_alias a ON a.pattern = p.id
              WHERE a.tenant = $1 AND a.fp_hash = $2 AND a.fp_version = $3";
         Ok(self.patterns_where(condition, &[&tenant, &key.hash, &i64::from(key.version)])?.pop())
     }
 
-    fn parts_of_pattern(&mut self, pattern: i64) -> Result<Vec<Found>> {
+    fn parts_of_pattern(&mut self, pattern: i64) -> Result<Vec<PatternRow>> {
         self.patterns_where("WHERE p.merged_into = $1 ORDER BY p.id", &[&pattern])
     }
 

@@ -13,7 +13,7 @@ use crate::postgres::reads::columns::{number, parsed};
 use crate::postgres::rows::PgRows;
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::model::{NewRun, PayloadKind};
-use redrive_engine::ports::rows::{Changed, Own, ReadRuns, RunRows};
+use redrive_engine::ports::rows::{ChangedColumns, ReadRuns, RunAttributes, RunRows};
 use redrive_engine::runs::document::position;
 use redrive_engine::runs::run_row::RunRow;
 use redrive_engine::runs::set_aside::unless_corrupt;
@@ -124,7 +124,7 @@ impl RunRows for PgRows<'_> {
     }
 
     fn insert_run(&mut self, row: &RunRow, new: &NewRun, now: Timestamp) -> Result<()> {
-        let own = Own {
+        let own = RunAttributes {
             agent: new.agent.clone(),
             task_type: new.task_type.clone(),
             order_key: new.order_key.clone(),
@@ -159,7 +159,7 @@ impl RunRows for PgRows<'_> {
         Ok(())
     }
 
-    fn update_run(&mut self, row: &RunRow, _: Changed, now: Timestamp) -> Result<()> {
+    fn update_run(&mut self, row: &RunRow, _: ChangedColumns, now: Timestamp) -> Result<()> {
         self.change(row.id, |kept| {
             kept.row = row.clone();
             kept.updated_at = now;
@@ -186,7 +186,7 @@ impl RunRows for PgRows<'_> {
         })
     }
 
-    fn own_of(&mut self, run: i64) -> Result<Option<Own>> {
+    fn own_of(&mut self, run: i64) -> Result<Option<RunAttributes>> {
         if let Some(own) = self.unit.unlocked.get(&run).filter(|_| !self.unit.runs.contains_key(&run)) {
             return Ok(Some(own.clone()));
         }

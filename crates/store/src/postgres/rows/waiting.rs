@@ -17,12 +17,12 @@ use crate::postgres::commit::unit_of_work::{COLUMN_COUNT, COLUMNS, UnitOfWork};
 use crate::postgres::commit::writer_connection::Values;
 use crate::postgres::reads::columns::{bytes, label, number, parsed_or_none, text};
 use crate::postgres::rows::PgRows;
+use redrive_engine::Map;
 use redrive_engine::codec::{HEAD_BYTES, decoded_len};
 use redrive_engine::error::PortResult as Result;
-use redrive_engine::lease::walks::DuePlace;
-use redrive_engine::map::Map;
+use redrive_engine::lease::scan::DuePosition;
 use redrive_engine::model::PayloadKind;
-use redrive_engine::ports::rows::{Candidate, DueCall, DueLook, DueRuns, ReadRuns, WaitingRows};
+use redrive_engine::ports::rows::{DuePage, DueQuery, DueRun, DueScan, ReadRuns, WaitingRows};
 use redrive_engine::runs::document::position;
 use redrive_engine::runs::run_row::RunRow;
 use redrive_engine::runs::set_aside::{CorruptRun, unless_corrupt};
@@ -152,7 +152,7 @@ impl ScheduledTenants {
 struct WindowRow {
     /// Queue and tenant.
     of: (i64, i64),
-    run: DuePlace,
+    run: DuePosition,
     /// Position in the window, from 1.
     nth: i64,
     is_available: bool,
@@ -163,7 +163,7 @@ impl WindowRow {
         let at = |n| number(row, COLUMN_COUNT + 1 + n);
         Ok(Self {
             of: (at(0)?, at(1)?),
-            run: DuePlace { due: at(2)?, id: at(3)? },
+            run: DuePosition { due: at(2)?, id: at(3)? },
             nth: at(4)?,
             is_available: row.try_get::<_, Option<i64>>(0)?.is_some(),
         })
@@ -173,11 +173,11 @@ impl WindowRow {
 /// What a look has found, and how far it came.
 #[derive(Default)]
 struct LookResult {
-    candidates: Vec<Candidate>,
+    candidates: Vec<DueRun>,
     /// Runs that it got, readable or not.
     count: i64,
     /// The last run that it came to.
-    last: Option<DuePlace>,
+    last: Option<DuePosition>,
     /// That was the last run of its window.
     window_is_full: bool,
 }
@@ -190,10 +190,10 @@ struct QueueTenants {
 }
 
 /// A due run; it joins the unit of work.
-fn candidate(unit: &mut UnitOfWork, row: &Row) -> Result<Candidate> {
+fn candidate(unit: &mut UnitOfWork, row: &Row) -> Result<DueRun> {
     let idempotency_key = read_run(row, |row| parsed_or_none(row, COLUMN_COUNT, "idempotency key"))?;
     let kept = unit.take_in(row)?;
-    Ok(Candidate {
+    Ok(DueRun {
         row: kept.row.clone(),
         order_key: kept.own.order_key.as_ref().map(|key| key.as_str().to_owned()),
         agent: kept.own.agent.clone(),
@@ -247,16 +247,16 @@ impl PgRows<'_> {
     }
 
     /// The result of each look, in their order.
-    fn look_for_due(&mut self, call: &DueCall<'_>, corrupt: &mut Vec<CorruptRun>) -> Result<Vec<LookResult>> {
-        let mut results: Vec<LookResult> = call.looks.iter().map(|_| LookResult::default()).collect();
-        let nothing_due = |look: &DueLook| {
+    fn look_for_due(&mut self, call: &DueQuery<'_>, corrupt: &mut Vec<CorruptRun>) -> Result<Vec<LookResult>> {
+        let mut results: Vec<LookResult> = call.scans.iter().map(|_| LookResult::default()).collect();
+        let nothing_due = |look: &DueScan| {
             self.scheduled.tenants.as_ref().is_some_and(|tenants| tenants.has_nothing(look.place(), look.until))
         };
         let (mut at, mut queues, mut tenants) = (Map::default(), Vec::new(), Vec::new());
         let (mut dues, mut ids, mut untils) = (Vec::new(), Vec::new(), Vec::new());
-        for (n, look) in call.looks.iter().enumerate().filter(|(_, look)| !nothing_due(look)) {
+        for (n, look) in call.scans.iter().enumerate().filter(|(_, look)| !nothing_due(look)) {
             at.insert(look.place(), n);
-            let watermark = DuePlace { due: self.watermarks.at(look.queue, look.until), id: i64::MIN };
+            let watermark = DuePosition { due: self.watermarks.at(look.queue, look.until), id: i64::MIN };
             let after = look.after.max(watermark);
             queues.push(look.queue);
             tenants.push(look.tenant);
@@ -288,8 +288,8 @@ impl PgRows<'_> {
     }
 
     /// Looks up payload sizes that the runs' rows do not have.
-    fn look_up_bytes<'c>(&mut self, candidates: impl Iterator<Item = &'c mut Candidate>) -> Result<()> {
-        let mut unsaid: Vec<&mut Candidate> =
+    fn look_up_bytes<'c>(&mut self, candidates: impl Iterator<Item = &'c mut DueRun>) -> Result<()> {
+        let mut unsaid: Vec<&mut DueRun> =
             candidates.filter(|candidate| candidate.row.payload_bytes.is_none()).collect();
         if unsaid.is_empty() {
             return Ok(());
@@ -309,7 +309,7 @@ impl PgRows<'_> {
     }
 
     /// Keeps runs with an order key only if no other claim is leasing, or has just leased, a run of that key.
-    fn one_at_a_time(&mut self, tenant: i64, mut candidates: Vec<Candidate>) -> Result<Vec<Candidate>> {
+    fn one_at_a_time(&mut self, tenant: i64, mut candidates: Vec<DueRun>) -> Result<Vec<DueRun>> {
         let mut keys: Vec<String> = candidates.iter().filter_map(|candidate| candidate.order_key.clone()).collect();
         if keys.is_empty() {
             return Ok(candidates);
@@ -338,7 +338,7 @@ impl WaitingRows for PgRows<'_> {
         Ok(next.map(|(tenant, due)| (*tenant, Timestamp::from_millis(*due))))
     }
 
-    fn leased_by(&mut self, request: &str) -> Result<ReadRuns<Candidate>> {
+    fn leased_by(&mut self, request: &str) -> Result<ReadRuns<DueRun>> {
         // Waits for the same call at another replica: its leases are the answer.
         self.ask("SELECT pg_advisory_xact_lock(hashtextextended($1, 26))", &[&request])?;
         let found = self.ask_after(&LEASED_BY, &[&request])?;
@@ -354,14 +354,14 @@ impl WaitingRows for PgRows<'_> {
         self.runs_where(&UNLEASABLE, &[&queue, &signed(most)])
     }
 
-    fn due_runs(&mut self, call: DueCall<'_>) -> Result<ReadRuns<DueRuns>> {
-        let mut found = ReadRuns::all(Vec::with_capacity(call.looks.len()));
+    fn due_runs(&mut self, call: DueQuery<'_>) -> Result<ReadRuns<DuePage>> {
+        let mut found = ReadRuns::all(Vec::with_capacity(call.scans.len()));
         let mut results = self.look_for_due(&call, &mut found.corrupt)?;
         self.look_up_bytes(results.iter_mut().flat_map(|result| &mut result.candidates))?;
-        for (look, result) in call.looks.iter().zip(results) {
+        for (look, result) in call.scans.iter().zip(results) {
             let LookResult { candidates, count, last, window_is_full } = result;
             let end = last.filter(|_| count >= signed(call.most) || window_is_full);
-            found.rows.push(DueRuns { candidates: self.one_at_a_time(look.tenant, candidates)?, end });
+            found.rows.push(DuePage { runs: self.one_at_a_time(look.tenant, candidates)?, end });
         }
         Ok(found)
     }
@@ -475,7 +475,7 @@ mod tests {
     use super::*;
     use crate::postgres::store::{Options, PgStore, WRITER_CONNECTIONS};
     use redrive_engine::clock::SeededDice;
-    use redrive_engine::lease::claim::{Rest, lease};
+    use redrive_engine::lease::claim::{ClaimProgress, claim_runs};
     use redrive_engine::model::{LeaseCall, TenantScope};
     use redrive_engine::ports::backend::Route;
     use redrive_engine::store::Store as _;
@@ -510,12 +510,12 @@ mod tests {
             by: None,
             request_id: None,
         });
-        let (mut commands, mut rest, mut granted) = (0, Some(Rest::all(&call)), Vec::new());
+        let (mut commands, mut rest, mut granted) = (0, Some(ClaimProgress::new(&call)), Vec::new());
         while let Some(before) = rest {
             let call = call.clone();
-            let command = move |batch: &mut redrive_engine::tx::Tx<'_>| lease(batch, &call, &before);
+            let command = move |batch: &mut redrive_engine::tx::Tx<'_>| claim_runs(batch, &call, &before);
             let dealt = store.committer.commit(Route::claims(&TenantScope::All), command).await.unwrap();
-            (commands, rest) = (commands + 1, dealt.rest);
+            (commands, rest) = (commands + 1, dealt.next);
             granted.extend(dealt.granted.into_iter().map(|granted| granted.run_id.to_string()));
         }
         assert_eq!(granted, [format!("r{}", runs + 1)]);

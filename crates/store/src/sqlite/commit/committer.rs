@@ -16,11 +16,11 @@ use crate::sqlite::connection::{classify, leave_the_log};
 use crate::sqlite::rows::{SqliteRows, WriterCache};
 use redrive_engine::breakers;
 use redrive_engine::clock::{Clock, Dice};
+use redrive_engine::counters::CounterDeltas;
 use redrive_engine::error::{BoxError, Error, Result};
 use redrive_engine::failpoint;
 use redrive_engine::metrics::StoreMetrics;
 use redrive_engine::ports::backend::{Owner, Pace, Unpaced};
-use redrive_engine::tally::Tally;
 use redrive_engine::tx::{Tx, TxCache};
 
 /// Commands in one transaction. More of them share the pages that they change; beyond this the pages no longer fit the
@@ -182,7 +182,7 @@ impl SqliteWriter {
 
     /// Undoes an open transaction, and forgets what was cached of it.
     fn roll_back(&mut self) {
-        self.known.forget();
+        self.known.clear();
         self.memory = WriterCache::default();
         if !self.conn.is_autocommit()
             && let Err(error) = self.conn.execute_batch("ROLLBACK")
@@ -253,14 +253,14 @@ impl SqliteWriter {
             dice: &*self.dice,
             policies: &self.policies,
             known: &mut self.known,
-            tally: Tally::default(),
+            counters: CounterDeltas::default(),
             pace,
             wake: false,
         };
         act(&mut batch).map_err(classify)?;
         breakers::fold(&mut batch).map_err(classify)?;
-        let Tx { rows, now, wake, tally, .. } = batch;
-        rows.fold(tally, now).map_err(classify)?;
+        let Tx { rows, now, wake, counters, .. } = batch;
+        rows.fold(counters, now).map_err(classify)?;
         failpoint::pass("before_commit");
         self.conn.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([])).map_err(database)?;
         failpoint::pass("after_commit");

@@ -108,10 +108,8 @@ mod tests {
     fn a_second_server_is_refused_whatever_is_deleted() {
         let folder = tempfile::tempdir().unwrap();
         let first = hold(folder.path()).unwrap();
-        let refused = format!(
-            "the store holds something unexpected: another redrive server is using {}",
-            folder.path().display()
-        );
+        let refused =
+            format!("unexpected state of the store: another redrive server is using {}", folder.path().display());
         assert_eq!(hold(folder.path()).unwrap_err().to_string(), refused);
         std::fs::remove_file(folder.path().join(LOCK)).unwrap();
         assert_eq!(hold(folder.path()).unwrap_err().to_string(), refused);

@@ -8,8 +8,8 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::sqlite::connection::{check, classify, plan_once};
 use redrive_engine::error::{Error, PortResult, Result};
+use redrive_engine::fair_semaphore::{FairSemaphore, lower_thread_priority};
 use redrive_engine::ports::backend::Owner;
-use redrive_engine::turns::{Turns, give_way};
 
 pub(crate) const READERS: usize = 4;
 /// For keys alone.
@@ -50,7 +50,7 @@ fn expect(conn: &Connection, pragma: &str, wanted: i64) -> PortResult<()> {
 /// A small pool of readers. One owner has at most half of them at a time.
 pub(crate) struct Readers {
     pool: Arc<ReaderPool>,
-    turns: Turns<Owner>,
+    turns: FairSemaphore<Owner>,
 }
 
 struct ReaderPool {
@@ -89,7 +89,7 @@ impl Readers {
     pub(crate) fn open(path: &Path, count: usize) -> Result<Self> {
         let idle = (0..count).map(|_| open_reader(path)).collect::<PortResult<Vec<_>>>()?;
         let pool = Arc::new(ReaderPool { path: path.to_owned(), idle: Mutex::new(idle) });
-        Ok(Self { pool, turns: Turns::new(count, count.div_ceil(2)) })
+        Ok(Self { pool, turns: FairSemaphore::new(count, count.div_ceil(2)) })
     }
 
     /// Runs `read` beside the other tasks, in one transaction: all it sees is of one moment.
@@ -98,12 +98,12 @@ impl Readers {
         owner: &Owner,
         read: impl FnOnce(&Connection) -> PortResult<T> + Send + 'static,
     ) -> Result<T> {
-        let turn = self.turns.take(owner).await.ok_or(Error::Closing)?;
+        let turn = self.turns.acquire(owner).await.ok_or(Error::Closing)?;
         let pool = Arc::clone(&self.pool);
         let reading = tokio::task::spawn_blocking(move || {
             // FolderLock here and not by the caller, who may stop waiting before the read ends.
             let _turn = turn;
-            give_way();
+            lower_thread_priority();
             let reader = pool.take()?;
             let conn = reader.conn.as_ref().ok_or(Error::Closing)?;
             read(&*conn.unchecked_transaction()?)

@@ -9,8 +9,8 @@ use rusqlite::{OptionalExtension, Params, params};
 use crate::sqlite::rows::SqliteRows;
 use redrive_engine::codec::encode;
 use redrive_engine::error::PortResult as Result;
-use redrive_engine::model::{Digest, NewSent, PayloadKind};
-use redrive_engine::ports::rows::{AttemptRows, NewAttempt, NewMove, NewRevision};
+use redrive_engine::model::{Digest, NewSentPayload, PayloadKind};
+use redrive_engine::ports::rows::{AttemptRecord, AttemptRows, NewMove, NewRevision};
 use redrive_engine::runs::attempts::StoredAttempt;
 use redrive_engine::runs::document::position;
 
@@ -43,7 +43,7 @@ impl AttemptRows for SqliteRows<'_> {
         Ok(find.query_row([run], |row| row.get(0)).optional()?)
     }
 
-    fn put_attempt(&mut self, ended: &NewAttempt<'_>, now: Timestamp) -> Result<()> {
+    fn put_attempt(&mut self, ended: &AttemptRecord<'_>, now: Timestamp) -> Result<()> {
         if ended.late {
             let mut make_way = self.conn.prepare_cached("DELETE FROM attempts WHERE run = ?1 AND attempt = ?2")?;
             make_way.execute([ended.run, ended.attempt.into()])?;
@@ -107,7 +107,7 @@ impl AttemptRows for SqliteRows<'_> {
         Ok(())
     }
 
-    fn put_sent(&mut self, run: i64, attempt: u32, epoch: u64, sent: &NewSent) -> Result<()> {
+    fn put_sent(&mut self, run: i64, attempt: u32, epoch: u64, sent: &NewSentPayload) -> Result<()> {
         // A released attempt's number is given out again: the newer lease's payload is what it got.
         let mut put = self.conn.prepare_cached(
             "INSERT INTO sent (run, attempt, epoch, changes, body) VALUES (?1, ?2, ?3, ?4, ?5)

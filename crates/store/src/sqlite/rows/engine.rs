@@ -8,11 +8,11 @@ use rusqlite::{Connection, OptionalExtension, params};
 use crate::sqlite::rows::SqliteRows;
 use crate::sqlite::rows::keys;
 use crate::sqlite::rows::patterns::{PatternClocks, Seen};
+use redrive_engine::Map;
+use redrive_engine::counters::{CountKey, CounterDeltas, HourCounts, HourKey, PatternDelta};
 use redrive_engine::error::PortResult as Result;
-use redrive_engine::map::Map;
 use redrive_engine::model::{KeyRecord, Swept};
 use redrive_engine::ports::rows::EngineRows;
-use redrive_engine::tally::{Count, Hour, Kinds, PatternDelta, Tally};
 
 /// Days are kept this long for whoever wants to look.
 const DAYS_KEPT_MS: u64 = 31 * DAY_MS;
@@ -111,7 +111,7 @@ impl EngineRows for SqliteRows<'_> {
         Ok(kept.unwrap_or_default())
     }
 
-    fn fold(&mut self, tally: Tally, now: Timestamp) -> Result<()> {
+    fn fold(&mut self, tally: CounterDeltas, now: Timestamp) -> Result<()> {
         fold_totals(self.conn, &tally.counts)?;
         fold_counts(self.conn, tally.counts)?;
         fold_hours(self.conn, tally.hours)?;
@@ -125,7 +125,7 @@ impl EngineRows for SqliteRows<'_> {
 }
 
 /// The same sums over all tenants: far fewer rows than the tenants' own.
-fn fold_totals(conn: &Connection, counts: &Map<Count, i64>) -> Result<()> {
+fn fold_totals(conn: &Connection, counts: &Map<CountKey, i64>) -> Result<()> {
     let mut totals: Map<(i64, i64, &str, i64), i64> = Map::default();
     for (at, n) in counts {
         *totals.entry((at.state, at.queue, &at.reason, at.detail)).or_default() += n;
@@ -140,7 +140,7 @@ fn fold_totals(conn: &Connection, counts: &Map<Count, i64>) -> Result<()> {
     Ok(())
 }
 
-fn fold_counts(conn: &Connection, counts: Map<Count, i64>) -> Result<()> {
+fn fold_counts(conn: &Connection, counts: Map<CountKey, i64>) -> Result<()> {
     let mut fold = conn.prepare_cached(
         "INSERT INTO counts (state, tenant, queue, reason, detail, n) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
          ON CONFLICT DO UPDATE SET n = n + excluded.n",
@@ -151,7 +151,7 @@ fn fold_counts(conn: &Connection, counts: Map<Count, i64>) -> Result<()> {
     Ok(())
 }
 
-fn fold_hours(conn: &Connection, hours: Map<Hour, Kinds>) -> Result<()> {
+fn fold_hours(conn: &Connection, hours: Map<HourKey, HourCounts>) -> Result<()> {
     let mut fold = conn.prepare_cached(
         "INSERT INTO hours (hour, tenant, queue, reason, started, failed, retried, dead, recovered, succeeded)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)

@@ -18,7 +18,7 @@ use redrive_engine::codec::encode;
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::model::RunFilter;
 use redrive_engine::operations::row::OperationRow;
-use redrive_engine::ports::rows::{NewOperationRow, OperationRows, ReadRuns, RunRows as _, Stood};
+use redrive_engine::ports::rows::{FrozenState, NewOperationRow, OperationRows, ReadRuns, RunRows as _};
 use redrive_engine::runs::attempts;
 use redrive_engine::runs::document::position;
 use redrive_engine::runs::run_row::RunRow;
@@ -132,7 +132,7 @@ impl OperationRows for SqliteRows<'_> {
         run: i64,
         outcome: ItemOutcome,
         why: Option<&str>,
-        stood: Stood,
+        stood: FrozenState,
     ) -> Result<bool> {
         let mut insert = self.conn.prepare_cached(
             "INSERT INTO operation_items (operation, run, outcome, why, state, attempt, decisions)

@@ -12,19 +12,19 @@ use rusqlite::{Connection, Params, params};
 pub(crate) use crate::shared::patterns::{GROUP_SEEN_LAG_MS, PATTERN_HOURS_KEPT_MS};
 
 use crate::sqlite::rows::SqliteRows;
+use redrive_engine::Map;
 use redrive_engine::codec::encode;
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::ingest::fingerprints::FingerprintKey;
-use redrive_engine::map::Map;
 use redrive_engine::patterns::sightings::CachedPattern;
-use redrive_engine::patterns::verbs::Found;
+use redrive_engine::patterns::verbs::PatternRow;
 use redrive_engine::ports::rows::{PatternChange, PatternRows};
 use redrive_engine::runs::document::position;
 
 impl SqliteRows<'_> {
-    fn patterns_where(&self, condition: &str, values: impl Params) -> Result<Vec<Found>> {
+    fn patterns_where(&self, condition: &str, values: impl Params) -> Result<Vec<PatternRow>> {
         let mut find = self.conn.prepare_cached(&format!("SELECT {PATTERN_FOUND} {condition}"))?;
-        find.query_and_then(values, |row| Found::read(row))?.collect()
+        find.query_and_then(values, |row| PatternRow::read(row))?.collect()
     }
 }
 
@@ -110,21 +110,21 @@ impl PatternRows for SqliteRows<'_> {
         Ok(())
     }
 
-    fn pattern_by_id(&mut self, id: &str) -> Result<Option<Found>> {
+    fn pattern_by_id(&mut self, id: &str) -> Result<Option<PatternRow>> {
         Ok(self.patterns_where("WHERE p.public_id = ?1", [id])?.pop())
     }
 
-    fn patterns_by_key(&mut self, key: FingerprintKey) -> Result<Vec<Found>> {
+    fn patterns_by_key(&mut self, key: FingerprintKey) -> Result<Vec<PatternRow>> {
         self.patterns_where("WHERE p.fp_hash = ?1 AND p.fp_version = ?2 ORDER BY p.id", params![key.hash, key.version])
     }
 
-    fn pattern_by_alias(&mut self, tenant: i64, key: FingerprintKey) -> Result<Option<Found>> {
+    fn pattern_by_alias(&mut self, tenant: i64, key: FingerprintKey) -> Result<Option<PatternRow>> {
         let condition = "JOIN pattern_alias a ON a.pattern = p.id \
              WHERE a.tenant = ?1 AND a.fp_hash = ?2 AND a.fp_version = ?3";
         Ok(self.patterns_where(condition, params![tenant, key.hash, key.version])?.pop())
     }
 
-    fn parts_of_pattern(&mut self, pattern: i64) -> Result<Vec<Found>> {
+    fn parts_of_pattern(&mut self, pattern: i64) -> Result<Vec<PatternRow>> {
         self.patterns_where("WHERE p.merged_into = ?1 ORDER BY p.id", [pattern])
     }
 

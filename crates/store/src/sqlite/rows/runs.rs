@@ -15,10 +15,10 @@ use crate::sqlite::rows::SqliteRows;
 use crate::sqlite::rows::run_names::NAMED;
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::model::{NewRun, PayloadKind};
-use redrive_engine::ports::rows::{Changed, Own, RunRows};
+use redrive_engine::ports::rows::{ChangedColumns, RunAttributes, RunRows};
 use redrive_engine::runs::document::{StateColumns, position, word};
-use redrive_engine::runs::numbers::key_hash;
 use redrive_engine::runs::run_row::RunRow;
+use redrive_engine::runs::run_row::key_hash;
 
 pub(crate) static FIND: LazyLock<String> = LazyLock::new(|| {
     format!("SELECT {RUN_COLUMNS} FROM runs NOT INDEXED WHERE id IN ({NAMED}) AND tenant = ?2 AND run_id = ?3")
@@ -78,11 +78,11 @@ impl RunRows for SqliteRows<'_> {
         Ok(())
     }
 
-    fn update_run(&mut self, row: &RunRow, changed: Changed, now: Timestamp) -> Result<()> {
+    fn update_run(&mut self, row: &RunRow, changed: ChangedColumns, now: Timestamp) -> Result<()> {
         let changed = match changed {
-            Changed::ByFailure => self.update_all(row, now)?,
-            Changed::ByMove => self.update_move(row, now)?,
-            Changed::RunDocument => self.update_life(row, now)?,
+            ChangedColumns::ByFailure => self.update_all(row, now)?,
+            ChangedColumns::ByMove => self.update_move(row, now)?,
+            ChangedColumns::RunDocument => self.update_life(row, now)?,
         };
         if changed == 1 {
             Ok(())
@@ -110,12 +110,12 @@ impl RunRows for SqliteRows<'_> {
         Ok(())
     }
 
-    fn own_of(&mut self, run: i64) -> Result<Option<Own>> {
+    fn own_of(&mut self, run: i64) -> Result<Option<RunAttributes>> {
         let mut find =
             self.conn.prepare_cached("SELECT agent, task_type, order_key, severity FROM runs WHERE id = ?1")?;
         let mut rows = find.query([run])?;
         let Some(row) = rows.next()? else { return Ok(None) };
-        Ok(Some(Own {
+        Ok(Some(RunAttributes {
             agent: label_or_none(row, 0)?,
             task_type: label_or_none(row, 1)?,
             order_key: parsed_or_none(row, 2, "order key")?,

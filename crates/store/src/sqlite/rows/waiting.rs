@@ -11,9 +11,9 @@ use rusqlite::{OptionalExtension, Params, Row, params};
 use crate::sqlite::reads::columns::{label_or_none, parsed_or_none};
 use crate::sqlite::rows::SqliteRows;
 use redrive_engine::error::PortResult as Result;
-use redrive_engine::lease::walks::DuePlace;
+use redrive_engine::lease::scan::DuePosition;
 use redrive_engine::model::PayloadKind;
-use redrive_engine::ports::rows::{Candidate, DueCall, DueLook, DueRuns, ReadRuns, WaitingRows};
+use redrive_engine::ports::rows::{DuePage, DueQuery, DueRun, DueScan, ReadRuns, WaitingRows};
 use redrive_engine::runs::document::position;
 use redrive_engine::runs::run_row::RunRow;
 
@@ -63,9 +63,9 @@ static LEASED_BY: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-fn candidate(row: &Row<'_>) -> Result<Candidate> {
+fn candidate(row: &Row<'_>) -> Result<DueRun> {
     read_run(row, |row| {
-        Ok(Candidate {
+        Ok(DueRun {
             order_key: row.get(RUN_COLUMN_COUNT)?,
             agent: label_or_none(row, RUN_COLUMN_COUNT + 1)?,
             idempotency_key: parsed_or_none(row, RUN_COLUMN_COUNT + 2, "idempotency key")?,
@@ -82,13 +82,13 @@ impl SqliteRows<'_> {
     }
 
     /// The due runs of one look, and where its window ended.
-    fn due_runs_of(&mut self, look: DueLook, call: &DueCall<'_>) -> Result<(ReadRuns<Candidate>, Option<DuePlace>)> {
+    fn due_runs_of(&mut self, look: DueScan, call: &DueQuery<'_>) -> Result<(ReadRuns<DueRun>, Option<DuePosition>)> {
         let agents = call.agents.map(|agents| {
             let names: Vec<&str> = agents.iter().map(Label::as_str).collect();
             serde_json::Value::from(names).to_string()
         });
-        let DueLook { queue, tenant, after, until } = look;
-        let (held, is_front) = (&mut self.held, after == DuePlace::FRONT);
+        let DueScan { queue, tenant, after, until } = look;
+        let (held, is_front) = (&mut self.held, after == DuePosition::FRONT);
         let find = if is_front {
             held.due_at_front.of(self.conn, &DUE_AT_FRONT)?
         } else {
@@ -105,7 +105,7 @@ impl SqliteRows<'_> {
                 held.end_after.of(self.conn, &END_AFTER)?
             };
             let values = params![queue, tenant, until, after.due, after.id, call.window];
-            end = find.query_row(values, |row| Ok(DuePlace { due: row.get(0)?, id: row.get(1)? })).optional()?;
+            end = find.query_row(values, |row| Ok(DuePosition { due: row.get(0)?, id: row.get(1)? })).optional()?;
         }
         for candidate in &mut runs.rows {
             candidate.bytes = self.payload_bytes(&candidate.row)?;
@@ -142,7 +142,7 @@ impl WaitingRows for SqliteRows<'_> {
         Ok(nearest.map(|(tenant, due)| (tenant, Timestamp::from_millis(due))))
     }
 
-    fn leased_by(&mut self, request: &str) -> Result<ReadRuns<Candidate>> {
+    fn leased_by(&mut self, request: &str) -> Result<ReadRuns<DueRun>> {
         let mut find = self.conn.prepare_cached(&LEASED_BY)?;
         Ok(ReadRuns::collect(find.query_and_then([request], candidate)?)?)
     }
@@ -160,11 +160,11 @@ impl WaitingRows for SqliteRows<'_> {
         self.runs_where(condition, params![queue, most])
     }
 
-    fn due_runs(&mut self, call: DueCall<'_>) -> Result<ReadRuns<DueRuns>> {
-        let mut found = ReadRuns::all(Vec::with_capacity(call.looks.len()));
-        for look in call.looks {
+    fn due_runs(&mut self, call: DueQuery<'_>) -> Result<ReadRuns<DuePage>> {
+        let mut found = ReadRuns::all(Vec::with_capacity(call.scans.len()));
+        for look in call.scans {
             let (runs, end) = self.due_runs_of(*look, &call)?;
-            found.rows.push(DueRuns { candidates: runs.rows, end });
+            found.rows.push(DuePage { runs: runs.rows, end });
             found.corrupt.extend(runs.corrupt);
         }
         Ok(found)
@@ -270,10 +270,10 @@ mod tests {
     use crate::sqlite::rows::WriterCache;
     use crate::sqlite::tests::fixture::{Fixture, Seed, now};
     use redrive_engine::clock::SeededDice;
-    use redrive_engine::lease::claim::{Rest, lease};
+    use redrive_engine::counters::CounterDeltas;
+    use redrive_engine::lease::claim::{ClaimProgress, claim_runs};
     use redrive_engine::model::{LeaseCall, TenantScope};
     use redrive_engine::ports::backend::Unpaced;
-    use redrive_engine::tally::Tally;
     use redrive_engine::tx::{Tx, TxCache};
 
     /// What is said stands, and rows from before it was said are looked up.
@@ -285,8 +285,8 @@ mod tests {
             fixture.payload(run, 1, PayloadKind::Json, &[b'x'; 600]);
         }
         let mut memory = WriterCache::default();
-        let at = DueLook { queue: 1, tenant: 1, after: DuePlace::FRONT, until: now() };
-        let call = DueCall { looks: &[at], agents: None, most: 10, window: 10 };
+        let at = DueScan { queue: 1, tenant: 1, after: DuePosition::FRONT, until: now() };
+        let call = DueQuery { looks: &[at], agents: None, most: 10, window: 10 };
         let found = SqliteRows::new(&fixture.conn, &mut memory).due_runs(call).unwrap().rows;
         let mut bytes: Vec<(i64, usize)> = found[0].candidates.iter().map(|run| (run.row.id, run.bytes)).collect();
         bytes.sort_unstable();
@@ -309,7 +309,7 @@ mod tests {
             dice: &dice,
             policies: &policies,
             known: &mut known,
-            tally: Tally::default(),
+            counters: CounterDeltas::default(),
             pace: &Unpaced,
             wake: false,
         };
@@ -325,7 +325,7 @@ mod tests {
             by: None,
             request_id: None,
         };
-        let granted = lease(&mut batch, &call, &Rest::all(&call)).unwrap().granted.len();
+        let granted = claim_runs(&mut batch, &call, &ClaimProgress::new(&call)).unwrap().granted.len();
         drop(rows);
         let statements = [NEXT_TENANT, NEXT_WAITING, DUE_AT_FRONT.as_str()];
         let runs = statements.map(|sql| fixture.conn.prepare_cached(sql).unwrap().get_status(StatementStatus::Run));

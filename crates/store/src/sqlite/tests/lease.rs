@@ -11,10 +11,11 @@ use rusqlite::StatementStatus;
 use crate::sqlite::rows::{SqliteRows, WriterCache};
 use crate::sqlite::tests::fixture::{Fixture, NOW_MS, Seed, now, tenant};
 use redrive_engine::clock::SeededDice;
-use redrive_engine::lease::claim::{Granted, Rest, lease};
+use redrive_engine::counters::CounterDeltas;
+use redrive_engine::lease::claim::{ClaimProgress, claim_runs};
+use redrive_engine::lease::grant::GrantedLease;
 use redrive_engine::model::LeaseCall;
 use redrive_engine::ports::backend::{Pace, Unpaced};
-use redrive_engine::tally::Tally;
 use redrive_engine::tx::{Tx, TxCache};
 
 use crate::sqlite::rows::waiting::{DUE_AFTER, DUE_AT_FRONT, END_AFTER, END_AT_FRONT};
@@ -48,7 +49,7 @@ fn call(max: u32) -> LeaseCall {
 }
 
 /// How many each piece gave.
-fn lease_all(fixture: &Fixture, call: &LeaseCall, pace: &dyn Pace) -> (Vec<usize>, Vec<Granted>) {
+fn lease_all(fixture: &Fixture, call: &LeaseCall, pace: &dyn Pace) -> (Vec<usize>, Vec<GrantedLease>) {
     lease_on(fixture, call, pace, &mut TxCache::default(), || {})
 }
 
@@ -59,10 +60,10 @@ fn lease_on(
     pace: &dyn Pace,
     known: &mut TxCache,
     mut ended: impl FnMut(),
-) -> (Vec<usize>, Vec<Granted>) {
+) -> (Vec<usize>, Vec<GrantedLease>) {
     let mut memory = WriterCache::default();
     let (dice, policies) = (SeededDice::new(7), Policies::default());
-    let (mut pieces, mut granted, mut rest) = (Vec::new(), Vec::new(), Some(Rest::all(call)));
+    let (mut pieces, mut granted, mut rest) = (Vec::new(), Vec::new(), Some(ClaimProgress::new(call)));
     while let Some(before) = rest {
         let mut rows = SqliteRows::new(&fixture.conn, &mut memory);
         let mut batch = Tx {
@@ -71,14 +72,14 @@ fn lease_on(
             dice: &dice,
             policies: &policies,
             known: &mut *known,
-            tally: Tally::default(),
+            counters: CounterDeltas::default(),
             pace,
             wake: false,
         };
-        let piece = lease(&mut batch, call, &before).unwrap();
+        let piece = claim_runs(&mut batch, call, &before).unwrap();
         pieces.push(piece.granted.len());
         granted.extend(piece.granted);
-        rest = piece.rest;
+        rest = piece.next;
         drop(rows);
         ended();
     }

@@ -3,7 +3,7 @@
 use redrive_core::ids::{RunId, Tenant};
 use redrive_core::json::{Tape, diff};
 use redrive_core::wire::{DuplicatesAnswer, RevisionView, RunBody, RunDetail, RunsPage, SentAnswer, Sort};
-use redrive_engine::{DetailCall, PageCall, RunFilter, RunRef, Sent, TenantScope};
+use redrive_engine::{DetailCall, PageCall, RunFilter, RunRef, SentPayload, TenantScope};
 
 use crate::app::App;
 use crate::auth::{AnyKey, Principal, TenantReader};
@@ -185,7 +185,7 @@ pub(crate) async fn read_sent(app: &App, at: RunRef, attempt: u32) -> Result<Sen
     compute(app, &holder, bytes, move || Ok(sent_answer(at, sent))).await
 }
 
-fn sent_answer(at: RunRef, sent: Sent) -> SentAnswer {
+fn sent_answer(at: RunRef, sent: SentPayload) -> SentAnswer {
     let (diff, diff_cut) = match (&sent.original, &sent.sent) {
         (Some(original), Some(sent)) => match (Tape::of(original.get()), Tape::of(sent.get())) {
             (Some(original), Some(sent)) => diff(&original, &sent),

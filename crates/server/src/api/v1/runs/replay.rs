@@ -3,7 +3,7 @@
 use redrive_core::ids::{QueueName, RunId, Tenant};
 use redrive_core::text::Label;
 use redrive_core::wire::{PlanAnswer, ReplayAnswer, ReplayRequest};
-use redrive_engine::{Act, Error, Replay, RunRef, Triage, Triaged};
+use redrive_engine::{Error, Replay, RunRef, Triage, TriageAct, Triaged};
 
 use crate::app::App;
 use crate::auth::{Principal, TenantReader};
@@ -126,7 +126,7 @@ async fn try_replay(
 ) -> Result<redrive_engine::Result<Triaged>> {
     let reason = request.reason.clone();
     let replay = prepared(app, at, request, bytes).await?;
-    let act = Act { at: at.clone(), triage: Triage::Replay(Box::new(replay)), actor: actor.to_owned(), reason };
+    let act = TriageAct { at: at.clone(), triage: Triage::Replay(Box::new(replay)), actor: actor.to_owned(), reason };
     Ok(app.store.triage(act).await)
 }
 

@@ -7,7 +7,7 @@ use redrive_core::time::Timestamp;
 use redrive_core::wire::{
     ApproveRequest, AssignRequest, DeferRequest, MergeRequest, ReassignRequest, StateAnswer, TriageRequest,
 };
-use redrive_engine::{Act, Triage};
+use redrive_engine::{Triage, TriageAct};
 
 use crate::app::App;
 use crate::auth::{Principal, TenantReader};
@@ -119,6 +119,6 @@ async fn act(
     triage: Triage,
 ) -> TriageResult {
     let at = who.run(&[query.tenant.as_ref(), tenant.as_ref()], run_id)?;
-    let act = Act { at, triage, actor: who.actor(), reason };
+    let act = TriageAct { at, triage, actor: who.actor(), reason };
     Ok(Reply::ok(app.store.triage(act).await?.answer))
 }
