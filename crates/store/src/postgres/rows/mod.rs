@@ -27,7 +27,7 @@ use crate::postgres::reads::due::QUEUES_OF;
 use crate::postgres::rows::breakers::BreakerWork;
 use crate::postgres::rows::breakers::QuietBreakers;
 use crate::postgres::rows::operations::ItemCache;
-use crate::postgres::rows::waiting::Scheduled;
+use crate::postgres::rows::waiting::ScheduleCache;
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::names::tenant_names::NameKind;
 use redrive_engine::ports::rows::NameRows;
@@ -39,7 +39,7 @@ pub(crate) struct PgRows<'a> {
     pub(crate) unit: UnitOfWork,
     pub(crate) quiet: Arc<QuietBreakers>,
     pub(crate) breakers: BreakerWork,
-    pub(crate) scheduled: Scheduled,
+    pub(crate) scheduled: ScheduleCache,
     pub(crate) items: ItemCache,
     pub(crate) watermarks: &'a mut DueWatermarks,
     /// Whether reads lock their rows; false for read-only transactions.
@@ -53,7 +53,7 @@ impl<'a> PgRows<'a> {
         watermarks: &'a mut DueWatermarks,
         quiet: Arc<QuietBreakers>,
     ) -> Self {
-        let (unit, breakers, scheduled) = (UnitOfWork::default(), BreakerWork::default(), Scheduled::default());
+        let (unit, breakers, scheduled) = (UnitOfWork::default(), BreakerWork::default(), ScheduleCache::default());
         Self {
             connection,
             names,

@@ -1,4 +1,4 @@
-//! Scheduled, running and held runs, as services and claims find them. Claims skip runs that another claim has locked, and
+//! ScheduleCache, running and held runs, as services and claims find them. Claims skip runs that another claim has locked, and
 //! start at the due watermark.
 
 use crate::numbers::{counted, signed};
@@ -118,7 +118,7 @@ static HELD: LazyLock<String> = LazyLock::new(|| {
 
 /// What the claims of a batch have read of who has scheduled runs.
 #[derive(Default)]
-pub(crate) struct Scheduled {
+pub(crate) struct ScheduleCache {
     tenants: Option<ScheduledTenants>,
     /// Every queue and tenant that has scheduled runs, with the oldest due time.
     waiting: Option<BTreeMap<(i64, i64), i64>>,

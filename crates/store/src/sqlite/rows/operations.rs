@@ -1,4 +1,4 @@
-//! Rows of operations and their items.
+//! Operations and their items.
 
 use crate::numbers::signed;
 use crate::shared::records::{OPERATION_COLUMNS, Record as _};
@@ -170,7 +170,7 @@ impl OperationRows for SqliteRows<'_> {
         Ok(ReadRuns::collect(runs.iter().filter_map(|run| self.run_by_number(*run).transpose()))?)
     }
 
-    /// Reading one by one costs nothing here.
+    /// The one writer needs no lock.
     fn lock_items(&mut self, _: i64, _: &[i64]) -> Result<()> {
         Ok(())
     }

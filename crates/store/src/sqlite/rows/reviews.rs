@@ -1,4 +1,4 @@
-//! Rows of runs in review, and what their page shows of them.
+//! Requests for review, and what a run's page shows of them.
 
 use redrive_core::time::Timestamp;
 use redrive_core::wire::ReviewView;
