@@ -1,6 +1,6 @@
 //! Operations and their items.
 
-use crate::numbers::signed;
+use crate::numbers::{limit, signed};
 use crate::shared::records::{OPERATION_COLUMNS, Record as _};
 use std::collections::HashSet;
 
@@ -203,6 +203,6 @@ impl OperationRows for SqliteRows<'_> {
         )?;
         let named =
             |found: &Row<'_>| Ok(NamedRun { tenant: parsed(found, 0, "tenant")?, run_id: parsed(found, 1, "run_id")? });
-        find.query_and_then(params![pattern, after, signed(most)], named)?.collect()
+        find.query_and_then(params![pattern, after, limit(most)], named)?.collect()
     }
 }
