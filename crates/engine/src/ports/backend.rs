@@ -1,4 +1,4 @@
-//! What a store offers the use cases: durable transactions, rows inside them, and reads beside them.
+//! What a store offers: durable transactions for use cases, and reads beside the writers.
 
 use std::sync::Arc;
 
@@ -36,27 +36,27 @@ pub trait Backend: Reads {
     /// The store's clock decides order, due times and leases.
     fn now(&self) -> Timestamp;
 
-    /// Changes whenever a run may have fallen due; a hint for waiting lease calls, never the truth.
+    /// Changes whenever a run may have fallen due: a hint for waiting lease calls.
     fn wakeups(&self) -> watch::Receiver<u64>;
 
-    /// Changes whenever a commit succeeds after others failed: who backed off need not wait any longer.
+    /// Changes whenever a commit succeeds after others failed, so that services stop backing off.
     fn recovered(&self) -> watch::Receiver<u64>;
 
-    /// False once a writer thread has ended: nothing will be committed any more.
+    /// False once a writer thread has ended.
     fn has_writer(&self) -> bool;
 
     fn policies(&self) -> &PolicyCache;
 
     fn metrics(&self) -> &StoreMetrics;
 
-    /// Runs `act` in a durable transaction that it may share with other commands, and answers after the commit. It runs
-    /// again if its transaction had to be rolled back.
+    /// Runs `act` in a durable transaction that it may share with other commands, and answers after the commit. `act` runs
+    /// again if the transaction was rolled back.
     fn submit<T, F>(&self, route: Route, act: F) -> impl Future<Output = Result<T>> + Send
     where
         T: Send + 'static,
         F: FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static;
 
-    /// Submits many. Each succeeds or fails alone; the answers are in the order of the acts.
+    /// Submits many commands. Each succeeds or fails alone; the answers are in their order.
     fn submit_each<T, F>(&self, acts: Vec<(Route, F)>) -> impl Future<Output = Vec<Result<T>>> + Send
     where
         T: Send + 'static,
@@ -71,23 +71,23 @@ pub trait Backend: Reads {
     /// Whether other replicas write to the same store.
     fn is_shared(&self) -> bool;
 
-    /// Returns once every writer of reports has come through a transaction: heartbeats get through.
+    /// Returns once every report writer has committed a batch, so that heartbeats get through.
     fn drain_reports(&self) -> impl Future<Output = Result<()>> + Send;
 
-    /// A queue was changed by this replica: what writers have cached of queues is old.
+    /// This replica changed a queue: writers drop their cached queues.
     fn queue_changed(&self);
 
-    /// This replica works on operations under that name; closing releases its claims.
+    /// The name under which this replica claims operations; closing releases its claims.
     fn works_on_operations_as(&self, replica: &str);
 
-    /// Folds a bounded piece of what commits have appended into the figures, where the store appends.
+    /// Folds a bounded number of counter deltas into the totals, if the store appends deltas.
     fn fold_figures(&self) -> impl Future<Output = Result<Swept>> + Send;
 
-    // What use cases read beside the writers, before or after a commit.
+    // Reads of use cases, before or after a commit.
 
-    /// Adds to the start of a known run what was recorded of it.
+    /// Adds the recorded steps and payload to the start of a known run.
     fn complete_start(&self, owner: Owner, begun: CommittedStart) -> impl Future<Output = Result<Started>> + Send;
-    /// Adds what leased runs carry: payload, steps, the last error.
+    /// Adds the payload, steps and last error of leased runs.
     fn complete_leases(
         &self,
         owner: Owner,
@@ -100,7 +100,7 @@ pub trait Backend: Reads {
     fn open_operations(&self) -> impl Future<Output = Result<Vec<OperationRow>>> + Send;
     fn operation_row(&self, id: i64) -> impl Future<Output = Result<OperationRow>> + Send;
     fn operation_spec(&self, id: i64) -> impl Future<Output = Result<NewOperation>> + Send;
-    /// The next piece of an operation's set.
+    /// The next runs of an operation's set.
     fn find_piece(
         &self,
         row: OperationRow,
@@ -108,7 +108,7 @@ pub trait Backend: Reads {
     ) -> impl Future<Output = Result<FreezeSlice>> + Send;
     /// The items whose turn it is.
     fn find_turn(&self, row: OperationRow, spec: Arc<NewOperation>) -> impl Future<Output = Result<MoveSlice>> + Send;
-    /// What became of the items that were moved. None where it is not worth a commit.
+    /// Outcomes of moved items. None if they are not worth a commit.
     fn find_outcomes(&self, id: i64, spec: Arc<NewOperation>) -> impl Future<Output = Result<Option<Outcomes>>> + Send;
     fn tenant_health(&self, tenant: &Tenant, limits: Limits) -> impl Future<Output = Result<TenantHealth>> + Send;
     fn queue_settings(
@@ -120,14 +120,14 @@ pub trait Backend: Reads {
     fn declared_queue_settings(&self) -> impl Future<Output = Result<Vec<QueueSettings>>> + Send;
     fn queue_of(&self, at: &RunRef) -> impl Future<Output = Result<Option<QueueName>>> + Send;
 
-    /// Whether a write would be durable now; says what is wrong otherwise.
+    /// Fails if a write would not be durable now.
     fn ready(&self) -> impl Future<Output = Result<()>> + Send;
 
-    /// Answers what is queued, then closes; later calls get [`crate::Error::Closing`].
+    /// Answers queued commands, then closes; later calls get [`crate::Error::Closing`].
     fn close(&self) -> impl Future<Output = ()> + Send;
 }
 
-/// What people and programs read, beside the writers. A scope sees only its own; another tenant's is not found.
+/// Reads of the API and the desk, beside the writers. A scope sees only its own tenant; anything else is not found.
 #[async_trait]
 pub trait Reads: Send + Sync + 'static {
     async fn runs(&self, scope: &TenantScope, filter: RunFilter, page: PageCall) -> Result<RunsPage>;
@@ -139,9 +139,9 @@ pub trait Reads: Send + Sync + 'static {
     async fn run_pages(&self, at: &RunRef, call: DetailCall) -> Result<RunDetail>;
     /// Whether a worker's key has begun or reported an attempt of the run.
     async fn was_worked_on_by(&self, at: &RunRef, key: KeyMark) -> Result<bool>;
-    /// What an attempt got, and what that was made of.
+    /// The payload that an attempt was sent, and its original.
     async fn sent(&self, at: &RunRef, attempt: u32) -> Result<SentPayload>;
-    /// A payload as it was at a revision; without one, as it is.
+    /// The payload at a revision, or the current one.
     async fn revision(&self, at: &RunRef, revision: Option<u32>) -> Result<RevisionView>;
     async fn duplicates(&self, at: &RunRef) -> Result<DuplicatesAnswer>;
     async fn patterns(&self, scope: &TenantScope, call: PatternsCall) -> Result<PatternsPage>;
@@ -149,7 +149,7 @@ pub trait Reads: Send + Sync + 'static {
     async fn operations(&self, limit: u32, cursor: Option<String>) -> Result<OperationsPage>;
     async fn tenants(&self, limit: u32, cursor: Option<String>) -> Result<TenantsAnswer>;
     async fn health(&self, scope: &TenantScope) -> Result<HealthAnswer>;
-    /// From the kept counters alone.
+    /// Reads counters only.
     async fn standing(&self, scope: &TenantScope) -> Result<StateCounts>;
     async fn stats(&self, scope: &TenantScope, call: StatsCall) -> Result<StatsAnswer>;
     async fn changes(&self, scope: &TenantScope, since: Option<String>) -> Result<ChangesAnswer>;
@@ -159,7 +159,7 @@ pub trait Reads: Send + Sync + 'static {
     async fn key_by_hash(&self, hash: [u8; 32]) -> Result<Option<KeyRecord>>;
 }
 
-/// Where a command goes, on whose account, and what it is going to read.
+/// The owner of a command, its lane, and what it will read.
 #[derive(Debug, Clone)]
 pub struct Route {
     pub owner: Owner,
@@ -167,22 +167,21 @@ pub struct Route {
     pub prefetch: Prefetch,
 }
 
-/// Kinds of commands that a store may give writers of their own.
+/// Kinds of commands that a store may give separate writers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lane {
     /// About one run. Commands of one run keep their order.
     Run,
     Claims,
-    /// What people and background services do.
+    /// Commands of people and background services.
     Desk,
 }
 
-/// What a command is known to read, so that a store may fetch it for a whole batch at once. A hint: a command that needs
-/// more reads it then.
+/// What a command will read, so that a store may prefetch it for a whole batch. A command may also read more.
 #[derive(Debug, Clone, Default)]
 pub struct Prefetch {
     pub run: Option<RunRef>,
-    /// The run may be new, and so may be its tenant.
+    /// The command may create the run and its tenant.
     pub may_create: bool,
     /// Hash and version of a fingerprint.
     pub fingerprint: Option<(u64, u8)>,
@@ -191,7 +190,7 @@ pub struct Prefetch {
 }
 
 impl Route {
-    /// What no tenant asked for.
+    /// A command of the server itself.
     pub fn system() -> Self {
         Self::desk(Owner::System)
     }
@@ -235,7 +234,7 @@ impl Route {
     }
 }
 
-/// On whose account a command runs. Tenants take turns at the writer.
+/// Who a command runs for. Owners take turns at the writer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Owner {
     /// Background services, and keys that span tenants.

@@ -1,4 +1,4 @@
-//! The store over PostgreSQL: what it is made of, and how it opens.
+//! The PostgreSQL store: its parts, and how it opens.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
@@ -76,7 +76,7 @@ macro_rules! read {
 pub(crate) use read;
 
 impl PgStore {
-    /// Connects, brings the schema up and starts the committer.
+    /// Connects, migrates the schema and starts the committer.
     pub async fn open(options: Options) -> Result<Self> {
         let Options { url, clock, dice, policies, writer_connections } = options;
         let address = Address::parse(&url)?;

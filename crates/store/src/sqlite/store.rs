@@ -1,4 +1,4 @@
-//! The store over SQLite: what it is made of, and how it opens.
+//! The SQLite store: its parts, and how it opens.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use redrive_engine::tx::{Tx, TxCache};
 
 /// What a store needs to open.
 pub struct Options {
-    /// Where it lives; made if it is not there.
+    /// Created if it does not exist.
     pub folder: PathBuf,
     pub clock: Arc<dyn Clock>,
     pub dice: Arc<dyn Dice>,
@@ -38,19 +38,19 @@ pub struct Options {
 pub struct SqliteStore {
     pub(crate) committer: Committer,
     pub(crate) readers: Readers,
-    /// Who asks is found out beside whatever others read.
+    /// Keys are looked up even while all other readers are busy.
     pub(crate) key_readers: Readers,
     pub(crate) dice: Arc<dyn Dice>,
     pub(crate) policies: Arc<Policies>,
     pub(crate) clock: Arc<SteadyClock>,
     pub(crate) policy_cache: PolicyCache,
     pub(crate) followed: Arc<Followed>,
-    /// Let go last: the folder is ours while anything of it is open.
+    /// Dropped last: the folder is locked while anything of it is open.
     _held: FolderLock,
 }
 
 impl SqliteStore {
-    /// Takes the folder, brings the schema up and starts the committer.
+    /// Locks the folder, migrates the schema and starts the committer.
     pub fn open(options: Options) -> Result<Self> {
         Self::open_with(options, |_| Ok(()))
     }
@@ -73,13 +73,13 @@ impl SqliteStore {
             return Err(half_copied());
         }
         run_names::settle(&conn)?;
-        // Whoever had the folder before is gone, and works on nothing any more.
+        // The last server of this folder has ended, and so have its claims.
         SqliteRows::new(&conn, &mut WriterCache::default()).release_claims(None)?;
         set(&conn)?;
         let readers = Readers::open(&path, READERS)?;
         let key_readers = Readers::open(&path, KEY_READERS)?;
         let policy_cache = PolicyCache::new(policies.clone(), &ready(queues::declared_settings(&conn))?);
-        // What was written has been: nothing that follows may seem to come before it.
+        // Time must not go back behind what was written.
         let clock = Arc::new(SteadyClock::new(clock, newest_time(&conn)?));
         let beside = connection::open_writer(&path, false)?;
         set(&beside)?;
@@ -99,7 +99,6 @@ impl SqliteStore {
         })
     }
 
-    /// What no tenant asked for.
     #[cfg(test)]
     pub(crate) async fn write<T: Send + 'static>(
         &self,
@@ -108,7 +107,7 @@ impl SqliteStore {
         self.committer.commit(Owner::System, act).await
     }
 
-    /// What no tenant asked for.
+    /// Reads for the system.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&rusqlite::Connection) -> PortResult<T> + Send + 'static,
@@ -116,7 +115,7 @@ impl SqliteStore {
         self.readers.run(&Owner::System, read).await
     }
 
-    /// On the owner's account, in its turn among others.
+    /// Reads when it is the owner's turn.
     pub(crate) async fn read_for<T: Send + 'static>(
         &self,
         owner: impl Into<Owner>,
@@ -125,7 +124,7 @@ impl SqliteStore {
         self.readers.run(&owner.into(), read).await
     }
 
-    /// A command that only reads, beside the writer.
+    /// Runs a read-only command beside the writer.
     pub(crate) async fn read_transaction<T: Send + 'static>(
         &self,
         owner: impl Into<Owner>,

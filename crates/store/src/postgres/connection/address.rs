@@ -1,4 +1,4 @@
-//! Where the database is and how it is spoken to, from `postgres://…?sslmode=…&sslrootcert=…`.
+//! The address of the database and its encryption, from `postgres://…?sslmode=…&sslrootcert=…`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,21 +10,20 @@ use crate::postgres::connection::tls::{Tls, Trust};
 use redrive_engine::error::{Error, PortResult as Result};
 
 const CONNECT_MAX: Duration = Duration::from_secs(5);
-/// A connection whose other end has vanished is noticed after about half a minute.
+/// A vanished peer is noticed after about half a minute.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(5);
 const KEEPALIVE_TRIES: u32 = 3;
-/// While something is on its way the kernel asks nothing, and would send it again for a quarter of an hour.
-const UNHEARD_MAX: Duration = Duration::from_secs(25);
+/// Without it the kernel would retransmit unacknowledged data for a quarter of an hour.
+const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(25);
 
-/// The database's address, read once.
 #[derive(Clone)]
 pub(crate) struct Address {
     pub(crate) config: Config,
     pub(crate) tls: Option<Tls>,
 }
 
-/// What the address says of encryption, as libpq reads it.
+/// The encryption that the address asks for, as libpq reads it.
 struct Encryption {
     mode: SslMode,
     verify: bool,
@@ -42,7 +41,7 @@ impl Address {
             .keepalives_idle(KEEPALIVE_IDLE)
             .keepalives_interval(KEEPALIVE_EVERY)
             .keepalives_retries(KEEPALIVE_TRIES)
-            .tcp_user_timeout(UNHEARD_MAX)
+            .tcp_user_timeout(UNACKNOWLEDGED_MAX)
             .ssl_mode(encryption.mode);
         let tls = match encryption.mode {
             SslMode::Disable => None,
@@ -57,7 +56,7 @@ impl Address {
 }
 
 impl Address {
-    /// Which database it is, for people; never with the password.
+    /// For messages; without the password.
     pub(crate) fn name(&self) -> String {
         use tokio_postgres::config::Host;
         let hosts = self.config.get_hosts().iter().map(|host| match host {
@@ -71,7 +70,7 @@ impl Address {
     }
 }
 
-/// The driver's own words, which name the place and never the password.
+/// The driver's message, which never has the password.
 fn without_secrets(error: &tokio_postgres::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
@@ -80,27 +79,27 @@ fn wrong(what: &str) -> Error {
     Error::Unexpected(format!("the database's address is wrong: {what}"))
 }
 
-/// Takes what is said of encryption out of the address: the driver knows less of it than people are used to.
+/// Splits the encryption parameters off: the driver knows fewer of them than libpq.
 fn split(url: &str) -> Result<(String, Encryption)> {
     if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
         return Err(wrong("it does not begin with postgres://").into());
     }
     let (base, query) = url.split_once('?').unwrap_or((url, ""));
-    let mut said = Encryption { mode: SslMode::Prefer, verify: false, roots: None };
+    let mut encryption = Encryption { mode: SslMode::Prefer, verify: false, roots: None };
     let mut rest = Vec::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         match pair.split_once('=') {
-            Some(("sslmode", mode)) => (said.mode, said.verify) = mode_of(mode)?,
-            Some(("sslrootcert", path)) => said.roots = Some(PathBuf::from(path)),
+            Some(("sslmode", mode)) => (encryption.mode, encryption.verify) = mode_of(mode)?,
+            Some(("sslrootcert", path)) => encryption.roots = Some(PathBuf::from(path)),
             Some(_) | None => rest.push(pair),
         }
     }
-    if said.roots.is_some() {
-        // Whoever names a root wants it asked for.
-        said.mode = SslMode::Require;
+    if encryption.roots.is_some() {
+        // A root certificate implies that it is checked.
+        encryption.mode = SslMode::Require;
     }
     let plain = if rest.is_empty() { base.to_owned() } else { format!("{base}?{}", rest.join("&")) };
-    Ok((plain, said))
+    Ok((plain, encryption))
 }
 
 fn mode_of(word: &str) -> Result<(SslMode, bool)> {
@@ -118,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_says_whether_it_is_encrypted_and_who_is_trusted() {
+    fn an_address_names_its_encryption() {
         let mode = |url: &str| split(url).map(|(plain, said)| (plain, said.mode, said.verify)).unwrap();
         let bare = "postgres://u@h/db".to_owned();
         assert_eq!(mode("postgres://u@h/db"), (bare.clone(), SslMode::Prefer, false));

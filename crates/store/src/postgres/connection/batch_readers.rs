@@ -1,5 +1,5 @@
-//! Commands that only read, such as a plan: the code that writers run, over a read-only snapshot that locks nothing. Their
-//! connections are their own, so that they wait for no writer.
+//! Read-only commands, such as a plan: they run the writers' code over a snapshot without locks, on connections of their own,
+//! so that they wait for no writer.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -53,7 +53,7 @@ impl BatchReaders {
     ) -> Result<T> {
         let (reply, answer) = oneshot::channel();
         let job: ReadJob = Box::new(move |reader| {
-            // Nobody may be waiting any more.
+            // The caller may have gone.
             let _ = reply.send(reader.read(&mut act));
         });
         let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -61,7 +61,7 @@ impl BatchReaders {
             TrySendError::Full(_) => Error::Busy,
             TrySendError::Disconnected(_) => Error::Closing,
         })?;
-        answer.await.unwrap_or_else(|_| Err(Error::Unexpected("a read panicked".into())))
+        answer.await.unwrap_or_else(|_| Err(Error::Unexpected("read panicked".into())))
     }
 
     pub(crate) async fn close(&self) {
@@ -82,13 +82,13 @@ impl BatchReader {
             let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok(job) = next else { return };
             if catch_unwind(AssertUnwindSafe(|| job(self))).is_err() {
-                tracing::error!("a read panicked");
+                tracing::error!("read panicked");
                 self.connection = None;
             }
         }
     }
 
-    /// A connection that was lost while nobody used it costs nothing but another one.
+    /// Retries once over a new connection if the last one was lost while idle.
     fn read<T>(&mut self, act: &mut impl FnMut(&mut Tx<'_>) -> Result<T>) -> Result<T> {
         let was_open = self.connection.is_some();
         let (answer, how) = self.try_read(act);

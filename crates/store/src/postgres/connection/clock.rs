@@ -1,5 +1,5 @@
-//! The store's clock is the database's: read in every transaction that decides by it, and carried on between them by what
-//! has elapsed since, so that nobody who sets this machine's clock changes it.
+//! The store's clock is the database's. Every transaction reads it; between reads it advances by the monotonic clock, so that
+//! setting this machine's clock does not change it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -14,9 +14,9 @@ pub(crate) const NOW: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 10
 
 #[derive(Clone)]
 pub(crate) enum Time {
-    /// What the database said last, without what had elapsed here then; none yet: this machine's clock.
+    /// The database's time minus this process's elapsed time; this machine's clock before the first read.
     Database { base_ms: Arc<AtomicI64> },
-    /// A test's own.
+    /// The clock of a test.
     Given(Arc<dyn Clock>),
 }
 
@@ -40,7 +40,7 @@ impl Time {
         }
     }
 
-    /// The instant of a transaction in which the database said `now_ms`.
+    /// Sets the clock to the database's time; returns the time of the transaction.
     pub(crate) fn read(&self, now_ms: i64) -> Timestamp {
         match self {
             Self::Database { base_ms } => {

@@ -1,5 +1,5 @@
-//! Connections: opened with the limits that keep one statement or one hung peer from holding everybody up, and checked
-//! for what the promises need.
+//! Connections, with limits that keep one statement or one hung peer from blocking the others, and checked for the settings
+//! that durability needs.
 
 pub(crate) mod address;
 pub(crate) mod batch_readers;
@@ -23,26 +23,24 @@ use crate::postgres::connection::failure::classify;
 use crate::postgres::connection::snapshot::{Snapshot, Statements};
 use redrive_engine::error::{Error, PortResult, Result};
 
-/// The oldest PostgreSQL that is tried against.
+/// The oldest PostgreSQL that is tested.
 const VERSION_MIN: i64 = 140_000;
 
-/// Limits of every session, in milliseconds. A transaction of ours never waits for a person: one that idles belongs to a
-/// process that was suspended or is gone, and the database takes its locks away, so that other replicas wait for them no
-/// longer than a few seconds. The same holds for one whose answers nobody takes (`tcp_user_timeout`) and for a machine
-/// that vanished (keepalives). A lock that can't be had at once is asked for again with the whole batch.
+/// Limits of every session, in milliseconds. A transaction that idles belongs to a suspended or dead process: the database
+/// ends it, so that other replicas wait only a few seconds for its locks. The same holds for a peer that reads no answers
+/// (`tcp_user_timeout`) and for a machine that vanished (keepalives). A batch that times out on a lock is retried.
 const LIMITS: &str = "SET statement_timeout = 30000; SET lock_timeout = 1000; \
      SET idle_in_transaction_session_timeout = 3000; SET tcp_user_timeout = 4000; SET tcp_keepalives_idle = 2; \
      SET tcp_keepalives_interval = 1; SET tcp_keepalives_count = 2; SET client_min_messages = warning";
 
-/// From the first byte to a session that can be used.
+/// From the first byte to a usable session.
 pub(crate) const CONNECT_MAX: Duration = Duration::from_secs(10);
-/// How long an answer may take: twice what a statement may. A database that says nothing for longer has hung, or is gone
-/// without a word.
+/// How long an answer may take: twice as long as a statement. A database that is silent for longer has hung or is gone.
 pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(60);
-/// The same for a statement of a writer: callers wait behind it.
+/// The same for a writer, since callers wait behind it.
 pub(crate) const COMMIT_ANSWER_MAX: Duration = Duration::from_secs(30);
 
-/// Waits no longer than this; what it was about is cut off.
+/// Cancels work that takes longer.
 pub(crate) async fn within<T>(most: Duration, work: impl Future<Output = PortResult<T>>) -> Result<T> {
     match timeout(most, work).await {
         Ok(done) => done.map_err(classify),
@@ -50,10 +48,10 @@ pub(crate) async fn within<T>(most: Duration, work: impl Future<Output = PortRes
     }
 }
 
-/// What moves a connection's bytes; whoever opened it lets it run for as long as the session is there.
+/// The future that drives a connection; it runs as long as the session.
 pub(crate) type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A connection, and what it has prepared.
+/// A connection and its prepared statements.
 pub(crate) struct PgSession {
     pub(crate) client: Client,
     pub(crate) statements: Statements,
@@ -65,7 +63,7 @@ impl PgSession {
     }
 }
 
-/// Connects; `drive` gets what moves the bytes, before the first of them has to.
+/// Connects; `drive` has to run the driver, which the handshake already needs.
 pub(crate) async fn connect(address: &Address, drive: impl FnOnce(Driver)) -> Result<PgSession> {
     within(CONNECT_MAX, open(address, drive)).await
 }
@@ -91,14 +89,11 @@ async fn open(address: &Address, drive: impl FnOnce(Driver)) -> PortResult<PgSes
 
 fn ended(result: std::result::Result<(), tokio_postgres::Error>) {
     if let Err(error) = result {
-        tracing::debug!(
-            error = crate::postgres::connection::failure::message(&error),
-            "a connection to the database ended"
-        );
+        tracing::debug!(error = crate::postgres::connection::failure::message(&error), "database connection ended");
     }
 }
 
-/// An acknowledged report has to be on disk, whatever somebody has set for this database or role.
+/// An acknowledged report has to be on disk, whatever is set for this database or role.
 async fn check(session: &PgSession) -> PortResult<()> {
     let sql = "SELECT current_setting('server_version_num')::bigint, current_setting('fsync'), \
          current_setting('synchronous_commit'), current_setting('server_encoding')";

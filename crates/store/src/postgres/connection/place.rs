@@ -1,4 +1,4 @@
-//! A store opened whole, by somebody who does not serve it.
+//! A store opened by one connection, for copies.
 
 use redrive_core::time::SECOND_MS;
 use tokio::runtime::Handle;
@@ -10,17 +10,17 @@ use crate::postgres::reads::columns::Columns as _;
 use crate::postgres::schema;
 use redrive_engine::error::{Error, PortResult as Result};
 
-/// A replica stamps the store every second: one that has not for so long is not there.
+/// A replica stamps the store every second; one without a stamp for so long has ended.
 const ABSENT_AFTER_MS: u64 = 5 * SECOND_MS;
 
-/// A database with its one connection.
+/// A database and its connection.
 pub(crate) struct PgPlace {
     pub(crate) client: Client,
     name: String,
 }
 
 impl PgPlace {
-    /// `create`: brought up to this binary's schema.
+    /// `create` migrates the schema.
     pub(crate) async fn open(url: &str, create: bool) -> Result<Self> {
         let address = Address::parse(url)?;
         let name = address.name();
@@ -31,17 +31,17 @@ impl PgPlace {
             schema::require_current(&session).await?;
         }
         let client = session.client;
-        // What a copy has brought so far may hold the last sign of a server of its source.
+        // An unfinished copy may have brought the last stamp of a server of its source.
         if !is_half_copied(&client).await? {
             refuse_served(&client).await?;
         }
-        // A large table takes its time.
+        // Large tables take long.
         let patient = "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0";
         client.batch_execute(patient).await?;
         Ok(Self { client, name })
     }
 
-    /// Without any password.
+    /// Without the password.
     pub(crate) fn name(&self) -> String {
         self.name.clone()
     }

@@ -1,5 +1,5 @@
-//! Connections that read. Each read sees one moment; a connection whose read was cut off in the middle is thrown away, so
-//! that none comes back with a transaction open.
+//! A pool of read-only connections. Each read sees one snapshot; a connection whose read was cancelled is closed, so that none
+//! returns to the pool with an open transaction.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
@@ -11,12 +11,12 @@ use crate::postgres::connection::snapshot::Snapshot;
 use crate::postgres::connection::{PgSession, connect};
 use redrive_engine::error::{Error, PortResult, Result};
 
-/// Reads that go on at once; others wait their turn.
+/// Concurrent reads; others wait.
 pub(crate) const READERS: usize = 8;
 /// For keys alone.
 pub(crate) const KEY_READERS: usize = 2;
-/// Statements are written so that one plan fits all values; what the planner would rather do on a table that is small
-/// today is wrong on the same table tomorrow.
+/// Statements are written so that one plan fits all values; the planner's choice for a small table is wrong once it has
+/// grown.
 const SETTINGS: &str = "SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off; \
      SET plan_cache_mode = force_generic_plan; SET default_transaction_read_only = on";
 const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";

@@ -1,4 +1,4 @@
-//! A look into the database: a connection of the readers' pool with a transaction open that sees one moment.
+//! A connection's prepared statements, and the snapshot that reads are written over.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use tokio_postgres::{Client, Row, Statement};
 
 use redrive_engine::error::PortResult as Result;
 
-/// Lists put their statement together from the filter; past so many the memory starts anew.
+/// Lists build their statement from the filter; beyond this the cache is cleared.
 const STATEMENTS_MAX: usize = 256;
 
 /// Statements that a connection has prepared.
@@ -18,7 +18,7 @@ pub(crate) struct Statements(Mutex<Prepared>);
 #[derive(Default)]
 struct Prepared {
     by_text: HashMap<Arc<str>, Statement>,
-    /// Lists of which every one is among them.
+    /// Named lists of statements that are all prepared.
     lists: HashSet<&'static str>,
 }
 
@@ -44,8 +44,7 @@ impl Statements {
         self.known().by_text.contains_key(sql)
     }
 
-    /// Prepares a list that is about to be sent in one go: of these none waits for its preparation then, and overtakes
-    /// another.
+    /// Prepares statements that are sent without waiting in between: one that had to be prepared first would be overtaken.
     pub(crate) async fn prepare_all(
         &self,
         client: &Client,
@@ -56,7 +55,7 @@ impl Statements {
             return Ok(());
         }
         let all = all.into_iter();
-        // Twice, since the memory may start anew on the way; there is room for them afterwards.
+        // Twice, since the cache may be cleared on the way.
         for sql in all.clone().chain(all) {
             self.prepared(client, sql).await?;
         }
@@ -65,7 +64,7 @@ impl Statements {
     }
 }
 
-/// What reads are written over.
+/// An open read transaction.
 #[derive(Clone, Copy)]
 pub(crate) struct Snapshot<'a> {
     client: &'a Client,

@@ -1,4 +1,4 @@
-//! Encryption to the database: rustls, and who is trusted.
+//! TLS to the database with rustls.
 
 use std::future::Future;
 use std::io;
@@ -19,10 +19,10 @@ use tokio_rustls::client::TlsStream as Encrypted;
 
 use redrive_engine::error::{Error, PortResult as Result};
 
-/// Whose certificates are good.
+/// Which certificates are accepted.
 #[derive(Debug, Clone)]
 pub(crate) enum Trust {
-    /// `sslmode=require` without a root: nobody reads along, but who answers is not asked.
+    /// `sslmode=require` without a root: encrypted, but the server is not verified.
     Anybody,
     System,
     Roots(PathBuf),
@@ -49,12 +49,11 @@ impl Tls {
     }
 }
 
-/// The certificates of all authorities there are come to a quarter of it.
+/// Four times the size of all public root certificates.
 const ROOTS_MAX_BYTES: u64 = 4 << 20;
 
 fn system_roots() -> RootCertStore {
     let mut roots = RootCertStore::empty();
-    // What the system holds and nobody can read is of no use to us either.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     roots
 }
@@ -74,7 +73,7 @@ fn roots_in(path: &Path) -> Result<RootCertStore> {
     if roots.is_empty() { Err(unreadable("it holds no certificate".into()).into()) } else { Ok(roots) }
 }
 
-/// Takes any certificate, and holds the server to it.
+/// Accepts any certificate, and checks the handshake's signatures with it.
 #[derive(Debug)]
 struct AnyServer(Arc<CryptoProvider>);
 
@@ -113,7 +112,7 @@ impl ServerCertVerifier for AnyServer {
     }
 }
 
-/// One connection's handshake, to a server of this name.
+/// The handshake of one connection.
 pub(crate) struct Handshake {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
@@ -123,7 +122,7 @@ impl<S> MakeTlsConnect<S> for Tls
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    type Stream = Stream<S>;
+    type Stream = PgTlsStream<S>;
     type TlsConnect = Handshake;
     type Error = rustls::pki_types::InvalidDnsNameError;
 
@@ -136,22 +135,22 @@ impl<S> TlsConnect<S> for Handshake
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    type Stream = Stream<S>;
+    type Stream = PgTlsStream<S>;
     type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<Stream<S>>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = io::Result<PgTlsStream<S>>> + Send>>;
 
     fn connect(self, stream: S) -> Self::Future {
         Box::pin(async move {
             let encrypted = TlsConnector::from(self.config).connect(self.name, stream).await?;
-            Ok(Stream(Box::new(encrypted)))
+            Ok(PgTlsStream(Box::new(encrypted)))
         })
     }
 }
 
-/// An encrypted connection as the driver wants it.
-pub(crate) struct Stream<S>(Box<Encrypted<S>>);
+/// An encrypted connection for the driver.
+pub(crate) struct PgTlsStream<S>(Box<Encrypted<S>>);
 
-impl<S> TlsStream for Stream<S>
+impl<S> TlsStream for PgTlsStream<S>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -160,7 +159,7 @@ where
     }
 }
 
-impl<S> AsyncRead for Stream<S>
+impl<S> AsyncRead for PgTlsStream<S>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -169,7 +168,7 @@ where
     }
 }
 
-impl<S> AsyncWrite for Stream<S>
+impl<S> AsyncWrite for PgTlsStream<S>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {

@@ -1,6 +1,6 @@
 //! Breakers: any batch reads them, one batch at a time over all replicas changes them.
 
-use crate::numbers::{counted, signed};
+use crate::numbers::{counted, limit};
 use crate::shared::records::{BREAKER_COLUMNS, BREAKER_ENTRY, read_entry, read_into};
 use std::collections::{HashMap, HashSet};
 use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -196,7 +196,7 @@ impl BreakerRows for PgRows<'_> {
     }
 
     fn idle_breakers(&mut self, since: Timestamp, most: usize) -> Result<ReadBreakers> {
-        let most = signed(most);
+        let most = limit(most);
         readable(&self.ask(&IDLE, &[&since.as_millis(), &most])?)
     }
 
@@ -288,7 +288,7 @@ impl BreakerRows for PgRows<'_> {
     fn forget_breaker_events(&mut self, name: &Label, kept: usize) -> Result<()> {
         let sql = "DELETE FROM breaker_events WHERE name = $1 AND id <= (
              SELECT id FROM breaker_events WHERE name = $1 ORDER BY id DESC LIMIT 1 OFFSET $2)";
-        let kept = signed(kept);
+        let kept = limit(kept);
         self.run(sql, &[&name.as_str().as_bytes(), &kept])?;
         Ok(())
     }
@@ -296,13 +296,13 @@ impl BreakerRows for PgRows<'_> {
     fn trim_breaker_events(&mut self, before: Timestamp, most: usize) -> Result<Swept> {
         let sql = "DELETE FROM breaker_events WHERE id IN (
              SELECT id FROM (SELECT id, at FROM breaker_events ORDER BY id LIMIT $2) AS oldest WHERE at < $1)";
-        let limit = signed(most);
+        let limit = limit(most);
         let gone = counted(self.run(sql, &[&before.as_millis(), &limit])?);
         Ok(Swept { looked_at: gone, moved: gone, more: gone == most })
     }
 
     fn breaker_events(&mut self, name: &Label, most: usize) -> Result<Vec<BreakerEntry>> {
-        let most = signed(most);
+        let most = limit(most);
         self.ask(&EVENTS, &[&name.as_str().as_bytes(), &most])?.iter().map(read_entry).collect()
     }
 }

@@ -6,7 +6,7 @@ use redrive_core::text::Label;
 use redrive_core::time::{HOUR_MS, Timestamp};
 use redrive_core::wire::Role;
 
-use crate::numbers::{counted, signed};
+use crate::numbers::{counted, limit};
 use crate::postgres::commit::fold::{FOLD_LOCK, hour_of_partition, partition_name};
 use crate::postgres::reads::columns::{Columns as _, number, text};
 use crate::postgres::rows::PgRows;
@@ -40,7 +40,7 @@ impl EngineRows for PgRows<'_> {
         self.run(sql, &[&absence.since.as_millis(), &absence.until.as_millis()])?;
         let forget =
             "DELETE FROM absences WHERE since <= (SELECT since FROM absences ORDER BY since DESC LIMIT 1 OFFSET $1)";
-        self.run(forget, &[&signed(kept)])?;
+        self.run(forget, &[&limit(kept)])?;
         Ok(())
     }
 
@@ -73,7 +73,7 @@ impl EngineRows for PgRows<'_> {
     fn trim_ledger(&mut self, before: Timestamp, most: usize) -> Result<Swept> {
         let sql = "DELETE FROM steps WHERE id IN (SELECT id FROM steps WHERE run IS NULL AND used_at < $1
              ORDER BY used_at LIMIT $2 FOR UPDATE SKIP LOCKED)";
-        let gone = self.run(sql, &[&before.as_millis(), &signed(most)])?;
+        let gone = self.run(sql, &[&before.as_millis(), &limit(most)])?;
         let gone = counted(gone);
         Ok(Swept { looked_at: gone, moved: gone, more: gone == most })
     }

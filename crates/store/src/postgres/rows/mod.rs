@@ -17,7 +17,7 @@ use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::time::Timestamp;
 use tokio_postgres::Row;
 
-use crate::numbers::signed;
+use crate::numbers::limit;
 use crate::postgres::commit::due_watermarks::DueWatermarks;
 use crate::postgres::commit::prefetch::TenantIds;
 use crate::postgres::commit::unit_of_work::UnitOfWork;
@@ -27,7 +27,7 @@ use crate::postgres::reads::columns::{number, owned};
 use crate::postgres::rows::breakers::BreakerWork;
 use crate::postgres::rows::breakers::QuietBreakers;
 use crate::postgres::rows::operations::ItemCache;
-use crate::postgres::rows::waiting::Scheduled;
+use crate::postgres::rows::waiting::ScheduleCache;
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::names::tenant_names::NameKind;
 use redrive_engine::ports::rows::NameRows;
@@ -39,7 +39,7 @@ pub(crate) struct PgRows<'a> {
     pub(crate) unit: UnitOfWork,
     pub(crate) quiet: Arc<QuietBreakers>,
     pub(crate) breakers: BreakerWork,
-    pub(crate) scheduled: Scheduled,
+    pub(crate) scheduled: ScheduleCache,
     pub(crate) items: ItemCache,
     pub(crate) watermarks: &'a mut DueWatermarks,
     /// Whether reads lock their rows; false for read-only transactions.
@@ -53,7 +53,7 @@ impl<'a> PgRows<'a> {
         watermarks: &'a mut DueWatermarks,
         quiet: Arc<QuietBreakers>,
     ) -> Self {
-        let (unit, breakers, scheduled) = (UnitOfWork::default(), BreakerWork::default(), Scheduled::default());
+        let (unit, breakers, scheduled) = (UnitOfWork::default(), BreakerWork::default(), ScheduleCache::default());
         Self {
             connection,
             names,
@@ -142,7 +142,7 @@ impl NameRows for PgRows<'_> {
     }
 
     fn queue_numbers(&mut self, most: usize) -> Result<Vec<i64>> {
-        let most = signed(most);
+        let most = limit(most);
         self.ask("SELECT id FROM queues ORDER BY id LIMIT $1", &[&most])?.iter().map(|row| number(row, 0)).collect()
     }
 
@@ -163,7 +163,7 @@ impl NameRows for PgRows<'_> {
         let sql = "INSERT INTO tenant_names (tenant, kind, name) SELECT $1, $2, $3
              WHERE (SELECT count(*) FROM tenant_names WHERE tenant = $1 AND kind = $2) < $4
              ON CONFLICT (tenant, kind, name) DO UPDATE SET name = excluded.name";
-        let most = signed(most);
+        let most = limit(most);
         Ok(self.run(sql, &[&tenant, &kind.number(), &name, &most])? == 1)
     }
 
@@ -210,7 +210,7 @@ impl NameRows for PgRows<'_> {
     fn forget_versions(&mut self, tenant: i64, kind: &str, kept: usize) -> Result<bool> {
         let sql = "DELETE FROM versions_seen WHERE tenant = $1 AND kind = $2 AND id <= (
              SELECT id FROM versions_seen WHERE tenant = $1 AND kind = $2 ORDER BY id DESC LIMIT 1 OFFSET $3)";
-        let kept = signed(kept);
+        let kept = limit(kept);
         Ok(self.run(sql, &[&tenant, &kind.as_bytes(), &kept])? > 0)
     }
 

@@ -1,6 +1,6 @@
 //! Operations and their items.
 
-use crate::numbers::signed;
+use crate::numbers::{limit, signed};
 use crate::shared::records::{FromRow as _, OPERATION_COLUMNS};
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
@@ -185,14 +185,14 @@ impl OperationRows for PgRows<'_> {
     fn patterns_moved(&mut self, row: &OperationRow, most: usize) -> Result<Vec<i64>> {
         let sql = "SELECT DISTINCT runs.pattern FROM operation_items AS item JOIN runs ON runs.id = item.run
              WHERE item.operation = $1 AND item.run <= $2 AND runs.pattern IS NOT NULL LIMIT $3";
-        let most = signed(most);
+        let most = limit(most);
         self.ask_after(sql, &[&row.id, &row.moved_to, &most])?.iter().map(|row| number(row, 0)).collect()
     }
 
     fn runs_of_pattern(&mut self, pattern: i64, after: i64, most: u64) -> Result<Vec<NamedRun>> {
         let sql = "SELECT tenants.name, runs.run_id FROM runs JOIN tenants ON tenants.id = runs.tenant
              WHERE runs.pattern = $1 AND runs.id > $2 ORDER BY runs.id LIMIT $3";
-        let found = self.ask_after(sql, &[&pattern, &after, &signed(most)])?;
+        let found = self.ask_after(sql, &[&pattern, &after, &limit(most)])?;
         let named = |row| Ok(NamedRun { tenant: parsed(row, 0, "tenant")?, run_id: parsed(row, 1, "run_id")? });
         found.iter().map(named).collect()
     }

@@ -1,6 +1,6 @@
 //! Patterns. Their counters are appended as deltas, so a failure locks no pattern's row.
 
-use crate::numbers::signed;
+use crate::numbers::limit;
 use crate::shared::records::{FromRow as _, PATTERN_FOUND, PATTERN_KNOWN};
 use std::sync::LazyLock;
 
@@ -104,7 +104,7 @@ impl PatternRows for PgRows<'_> {
     fn forget_pattern_events(&mut self, pattern: i64, kept: usize) -> Result<()> {
         let sql = "DELETE FROM pattern_events WHERE pattern = $1 AND id <= (
              SELECT id FROM pattern_events WHERE pattern = $1 ORDER BY id DESC LIMIT 1 OFFSET $2)";
-        let kept = signed(kept);
+        let kept = limit(kept);
         self.run(sql, &[&pattern, &kept])?;
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use redrive_core::time::Timestamp;
 
-use crate::numbers::signed;
+use crate::numbers::limit;
 use crate::postgres::reads::columns::{Columns as _, bytes, number, owned};
 use crate::postgres::rows::PgRows;
 use redrive_engine::error::{Error, PortResult as Result};
@@ -62,7 +62,7 @@ impl ReviewRows for PgRows<'_> {
 
     fn lapsed_requests(&mut self, now: Timestamp, most: usize) -> Result<Vec<i64>> {
         let sql = "SELECT run FROM reviews WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED";
-        let most = signed(most);
+        let most = limit(most);
         self.ask(sql, &[&now.as_millis(), &most])?.iter().map(|row| number(row, 0)).collect()
     }
 }

@@ -1,7 +1,7 @@
-//! Scheduled, running and held runs, as services and claims find them. Claims skip runs that another claim has locked, and
+//! ScheduleCache, running and held runs, as services and claims find them. Claims skip runs that another claim has locked, and
 //! start at the due watermark.
 
-use crate::numbers::{counted, signed};
+use crate::numbers::{counted, limit};
 use crate::shared::records::read_run;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -118,7 +118,7 @@ static HELD: LazyLock<String> = LazyLock::new(|| {
 
 /// What the claims of a batch have read of who has scheduled runs.
 #[derive(Default)]
-pub(crate) struct Scheduled {
+pub(crate) struct ScheduleCache {
     tenants: Option<ScheduledTenants>,
     /// Every queue and tenant that has scheduled runs, with the oldest due time.
     waiting: Option<BTreeMap<(i64, i64), i64>>,
@@ -223,7 +223,7 @@ impl PgRows<'_> {
 
     fn read_tenants(&mut self, queues: &[i64], after: i64, now: Timestamp) -> Result<ScheduledTenants> {
         let watermarks = self.watermarks.of(queues, now);
-        let rows = self.ask_after(TENANTS, &[&queues, &watermarks.at, &after, &signed(TENANTS_MAX)])?;
+        let rows = self.ask_after(TENANTS, &[&queues, &watermarks.at, &after, &limit(TENANTS_MAX)])?;
         let mut oldest: BTreeMap<i64, i64> = BTreeMap::new();
         let mut of_queue: Map<i64, QueueTenants> = Map::default();
         let mut places = Map::default();
@@ -269,7 +269,7 @@ impl PgRows<'_> {
         }
         let agents: Option<Vec<&[u8]>> =
             call.agents.map(|agents| agents.iter().map(|agent| agent.as_str().as_bytes()).collect());
-        let (most, window) = (signed(call.most), signed(call.window));
+        let (most, window) = (limit(call.most), limit(call.window));
         let values: Values<'_> = &[&queues, &tenants, &dues, &ids, &untils, &agents, &most, &window];
         for row in self.ask_after(&DUE, values)? {
             let window_row = WindowRow::read(&row)?;
@@ -351,7 +351,7 @@ impl WaitingRows for PgRows<'_> {
     }
 
     fn unleasable(&mut self, queue: i64, most: usize) -> Result<ReadRuns<RunRow>> {
-        self.runs_where(&UNLEASABLE, &[&queue, &signed(most)])
+        self.runs_where(&UNLEASABLE, &[&queue, &limit(most)])
     }
 
     fn due_runs(&mut self, call: DueQuery<'_>) -> Result<ReadRuns<DuePage>> {
@@ -360,7 +360,7 @@ impl WaitingRows for PgRows<'_> {
         self.look_up_bytes(results.iter_mut().flat_map(|result| &mut result.candidates))?;
         for (look, result) in call.scans.iter().zip(results) {
             let LookResult { candidates, count, last, window_is_full } = result;
-            let end = last.filter(|_| count >= signed(call.most) || window_is_full);
+            let end = last.filter(|_| count >= limit(call.most) || window_is_full);
             found.rows.push(DuePage { runs: self.one_at_a_time(look.tenant, candidates)?, end });
         }
         Ok(found)
@@ -384,11 +384,11 @@ impl WaitingRows for PgRows<'_> {
         if oldest.is_some_and(|oldest| *oldest > by.as_millis()) {
             return Ok(ReadRuns::all(Vec::new()));
         }
-        self.runs_where(&OVERDUE, &[&queue, &tenant, &by.as_millis(), &signed(most)])
+        self.runs_where(&OVERDUE, &[&queue, &tenant, &by.as_millis(), &limit(most)])
     }
 
     fn to_wake(&mut self, now: Timestamp, most: usize) -> Result<ReadRuns<RunRow>> {
-        self.runs_where(&TO_WAKE, &[&now.as_millis(), &signed(most)])
+        self.runs_where(&TO_WAKE, &[&now.as_millis(), &limit(most)])
     }
 
     fn next_holder(&mut self, after: &Label) -> Result<Option<Label>> {
@@ -405,7 +405,7 @@ impl WaitingRows for PgRows<'_> {
     }
 
     fn held_runs(&mut self, holder: &Label, tenant: i64, most: usize) -> Result<ReadRuns<RunRow>> {
-        self.runs_where(&HELD, &[&holder.as_str().as_bytes(), &tenant, &signed(most)])
+        self.runs_where(&HELD, &[&holder.as_str().as_bytes(), &tenant, &limit(most)])
     }
 
     fn held_count(&mut self, holder: &Label, tenant: Option<i64>, most: u64) -> Result<u64> {
@@ -450,7 +450,7 @@ impl WaitingRows for PgRows<'_> {
 
     fn put_runs_back(&mut self, before: Timestamp, most: usize) -> Result<Vec<i64>> {
         let find = "SELECT run FROM runs_set_aside WHERE at <= $1 ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED";
-        let found = self.ask(find, &[&before.as_millis(), &signed(most)])?;
+        let found = self.ask(find, &[&before.as_millis(), &limit(most)])?;
         let runs = found.iter().map(|row| number(row, 0)).collect::<Result<Vec<_>>>()?;
         if !runs.is_empty() {
             let put_back = "UPDATE runs SET due = kept.due, wake = kept.wake, held_by = kept.held_by,

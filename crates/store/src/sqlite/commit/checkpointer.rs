@@ -109,7 +109,7 @@ impl WalSize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sqlite::connection::{leave_the_log, open_writer};
+    use crate::sqlite::connection::{disable_checkpoints, open_writer};
 
     /// Commits until the log has so many pages.
     fn fill(conn: &Connection, pages: i64) {
@@ -121,7 +121,7 @@ mod tests {
     fn filling(folder: &tempfile::TempDir) -> (Connection, Connection) {
         let path = folder.path().join("a.db");
         let conn = open_writer(&path, true).unwrap();
-        leave_the_log(&conn).unwrap();
+        disable_checkpoints(&conn).unwrap();
         conn.execute_batch(
             "CREATE TABLE filling (bytes BLOB);
              CREATE VIEW generate AS

@@ -12,7 +12,7 @@ use crate::commit::command::{Group, QueuedCommand, answer, command, reply_to};
 use crate::commit::queue::{BatchPace, CommandQueue};
 use crate::commit::writer_status::{WriterStatus, unanswered};
 use crate::sqlite::commit::checkpointer::Checkpointer;
-use crate::sqlite::connection::{classify, leave_the_log};
+use crate::sqlite::connection::{classify, disable_checkpoints};
 use crate::sqlite::rows::{SqliteRows, WriterCache};
 use redrive_engine::breakers;
 use redrive_engine::clock::{Clock, Dice};
@@ -52,7 +52,7 @@ impl Committer {
     ) -> Result<Self> {
         let commands = Arc::new(SqliteQueue::default());
         let (wake, wakeups) = watch::channel(0);
-        leave_the_log(&conn)?;
+        disable_checkpoints(&conn)?;
         let (recover, recovered) = watch::channel(0);
         let status = WriterStatus::new(Arc::new(recover));
         let (known, memory) = (TxCache::default(), WriterCache::default());

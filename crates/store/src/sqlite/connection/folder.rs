@@ -1,4 +1,4 @@
-//! The folder that a store lives in: made private, owned by one server at a time.
+//! The folder of a store: private, and used by one server at a time.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -16,7 +16,7 @@ pub(crate) fn database(folder: &Path) -> PathBuf {
     folder.join(DATABASE)
 }
 
-/// Makes the folder, readable by its owner alone.
+/// Creates the folder, readable by its owner alone.
 pub(crate) fn create(folder: &Path) -> Result<()> {
     Ok(DirBuilder::new()
         .recursive(true)
@@ -25,12 +25,12 @@ pub(crate) fn create(folder: &Path) -> Result<()> {
         .map_err(|e| Error::Unexpected(format!("the data folder {} can't be made: {e}", folder.display())))?)
 }
 
-/// Closes the store's files to everybody but their owner, whatever made them; SQLite gives its log the database's mode.
-/// The folder itself may hold what is not ours: where others can read it, that is said.
+/// Makes the store's files readable by their owner alone. The folder may hold other files: if others can read it, that is
+/// only logged.
 pub(crate) fn close_to_others(folder: &Path) {
     let opened = OpenOptions::new().create(true).append(true).mode(0o600).open(database(folder));
     if let Err(error) = opened {
-        tracing::debug!(%error, "the database can't be made ahead");
+        tracing::debug!(%error, "database file not created ahead");
     }
     for name in [DATABASE, "redrive.db-wal", "redrive.db-shm", LOCK] {
         let path = folder.join(name);
@@ -40,27 +40,27 @@ pub(crate) fn close_to_others(folder: &Path) {
         }
         match std::fs::set_permissions(&path, Permissions::from_mode(0o600)) {
             Ok(()) => {
-                tracing::warn!(file = %path.display(), "others could read a file of the store: it is closed to them");
+                tracing::warn!(file = %path.display(), "a file of the store was readable by others; permissions tightened");
             }
             Err(error) => {
-                tracing::warn!(file = %path.display(), %error, "others can read a file of the store");
+                tracing::warn!(file = %path.display(), %error, "a file of the store is readable by others");
             }
         }
     }
     if std::fs::metadata(folder).is_ok_and(|metadata| metadata.mode() & 0o077 != 0) {
-        tracing::warn!(folder = %folder.display(), "others can look into the data folder: chmod 700");
+        tracing::warn!(folder = %folder.display(), "the data folder is readable by others: chmod 700");
     }
 }
 
-/// Holds the folder for this process; ends with it, however it ends.
+/// The lock on a folder; ends with the process.
 #[derive(Debug)]
 pub(crate) struct FolderLock {
     _folder: File,
     _lock: File,
 }
 
-/// Takes the folder, or says that another server has it. The folder itself is locked: no file in it that somebody deletes
-/// lets a second server in. The file is locked too, since servers before this one look at it alone.
+/// Locks the folder, or fails if another server has it. The folder itself is locked, so that deleting a file in it lets no
+/// second server in. The file is locked too, since older servers check it alone.
 pub(crate) fn hold(folder: &Path) -> Result<FolderLock> {
     let in_use = || Error::Unexpected(format!("another redrive server is using {}", folder.display()));
     let handle = File::open(folder)
@@ -68,9 +68,9 @@ pub(crate) fn hold(folder: &Path) -> Result<FolderLock> {
     match flock(&handle, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
         Err(Errno::WOULDBLOCK) => return Err(in_use().into()),
-        // A file system, such as NFS, that has no locks of folders.
+        // A file system without folder locks, such as NFS.
         Err(error) => {
-            tracing::warn!(folder = %folder.display(), %error, "the data folder can't be locked: redrive.lock alone guards it");
+            tracing::warn!(folder = %folder.display(), %error, "the data folder can't be locked; redrive.lock alone guards it");
         }
     }
     let path = folder.join(LOCK);
@@ -85,8 +85,8 @@ pub(crate) fn hold(folder: &Path) -> Result<FolderLock> {
     Ok(FolderLock { _folder: handle, _lock: lock })
 }
 
-/// For those who only visit: the store must be there, and theirs to open. Files made by another user would lock the
-/// server out; the superuser may, since SQLite gives what it makes to the database's owner.
+/// The database of an existing store, for commands beside a server. Files made by another user would lock the server out;
+/// root may open it, since SQLite gives new files to the database's owner.
 pub(crate) fn visit(folder: &Path) -> Result<PathBuf> {
     let path = database(folder);
     let owner = std::fs::metadata(&path)

@@ -1,5 +1,4 @@
-//! Opening SQLite the way the promises need it: every setting is read back, and a connection that does not have it
-//! is not used.
+//! Connections with the settings that durability needs. Every setting is read back; a connection without it is not used.
 
 pub(crate) mod folder;
 pub(crate) mod place;
@@ -18,9 +17,9 @@ use redrive_engine::error::{Error, PortResult as Result};
 const SQLITE_MIN_VERSION: i32 = 3_051_003;
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 const CACHED_STATEMENTS: usize = 128;
-/// Of those who write beside a server or without one. The committer's log has a thread of its own.
+/// For commands that write without a server. A server's log has the checkpointer.
 const CHECKPOINT_PAGES: u32 = 10_000;
-/// The index by name has no order that new runs follow: it should fit whole while there are a million of them.
+/// New runs land anywhere in the index of names, so it should fit into the cache with a million runs.
 const WRITER_CACHE_KIB: i32 = 64 * 1024;
 
 /// Opens the one connection that writes.
@@ -44,24 +43,24 @@ pub(crate) fn open_writer(path: &Path, create: bool) -> Result<Connection> {
     Ok(conn)
 }
 
-/// One plan a statement. Without this, SQLite plans anew whenever a bound value might make another index fit: each look
-/// for a run's steps then costs ten times what it reads.
+/// One plan per statement. Otherwise SQLite plans again whenever a bound value might favour another index, which made a
+/// lookup of a run's steps ten times slower.
 pub(crate) fn plan_once(conn: &Connection) -> Result<()> {
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(())
 }
 
-/// Somebody else moves what this connection writes from the log into the database's file.
-pub(crate) fn leave_the_log(conn: &Connection) -> Result<()> {
+/// Leaves checkpoints to the checkpointer.
+pub(crate) fn disable_checkpoints(conn: &Connection) -> Result<()> {
     Ok(conn.pragma_update(None, "wal_autocheckpoint", 0)?)
 }
 
-/// Gives up durability, for a folder that nobody needs again.
+/// Gives up durability, for a folder that is thrown away.
 pub(crate) fn do_not_sync(conn: &Connection) -> Result<()> {
     Ok(conn.pragma_update(None, "synchronous", "OFF")?)
 }
 
-/// WAL stays with the file, so only the first to open it has to switch; switching needs it alone.
+/// The file remembers WAL mode; switching needs the file alone.
 fn use_wal(conn: &Connection) -> Result<()> {
     let journal: String = conn.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
     if journal != "wal" {
@@ -88,7 +87,7 @@ pub(crate) fn check(conn: &Connection) -> Result<()> {
     .into())
 }
 
-/// Tells a database that can't be used now from a statement that was wrong.
+/// Tells a database that can't be used now from a statement that failed.
 pub(crate) fn classify(error: impl Into<Error>) -> Error {
     match error.into() {
         Error::Storage(source) if source.downcast_ref().is_some_and(is_unavailable) => Error::Unavailable(source),
@@ -118,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_writer_has_every_setting_that_the_promises_need() {
+    fn a_writer_has_all_required_settings() {
         let folder = tempfile::tempdir().unwrap();
         let conn = open_writer(&folder.path().join("a.db"), true).unwrap();
         assert!(check(&conn).is_ok());

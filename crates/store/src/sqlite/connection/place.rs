@@ -1,4 +1,4 @@
-//! A store opened whole, by somebody who does not serve it.
+//! A store opened exclusively, for copies and checks.
 
 use std::path::Path;
 
@@ -9,16 +9,16 @@ use crate::sqlite::connection::folder::{self, FolderLock};
 use crate::sqlite::schema;
 use redrive_engine::error::PortResult as Result;
 
-/// A folder taken, with its one connection.
+/// A locked folder and its connection.
 pub(crate) struct FolderPlace {
     pub(crate) conn: Connection,
     name: String,
-    /// Let go last: the folder is ours while anything of it is open.
+    /// Dropped last: the folder is locked while anything of it is open.
     _held: FolderLock,
 }
 
 impl FolderPlace {
-    /// `create`: made where it is not there, and brought up to this binary's schema.
+    /// `create` makes a missing folder and migrates the schema.
     pub(crate) fn open(folder: &Path, create: bool) -> Result<Self> {
         let path = if create {
             folder::create(folder)?;
@@ -34,7 +34,7 @@ impl FolderPlace {
         } else {
             schema::require_current(&conn)?;
         }
-        // What points at what is checked once, at the end.
+        // Foreign keys are checked once, at the end.
         conn.pragma_update(None, "foreign_keys", false)?;
         let name = std::fs::canonicalize(&path).unwrap_or(path).display().to_string();
         Ok(Self { conn, name, _held: held })

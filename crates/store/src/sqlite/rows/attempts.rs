@@ -1,4 +1,4 @@
-//! Rows of attempts, payloads and history.
+//! Attempts, payloads and history.
 
 use crate::shared::records::{ATTEMPT_COLUMNS, FromRow as _};
 use redrive_core::lifecycle::Outcome;
@@ -108,7 +108,7 @@ impl AttemptRows for SqliteRows<'_> {
     }
 
     fn put_sent(&mut self, run: i64, attempt: u32, epoch: u64, sent: &NewSentPayload) -> Result<()> {
-        // A released attempt's number is given out again: the newer lease's payload is what it got.
+        // A released attempt's number is used again: the newer lease's payload counts.
         let mut put = self.conn.prepare_cached(
             "INSERT INTO sent (run, attempt, epoch, changes, body) VALUES (?1, ?2, ?3, ?4, ?5)
              ON CONFLICT (run, attempt) DO UPDATE SET epoch = excluded.epoch, changes = excluded.changes, body = excluded.body

@@ -1,4 +1,4 @@
-//! Breakers' rows. There is one writer, so nobody has to be kept from moving one.
+//! Breakers. There is one writer, so they need no lock.
 
 use crate::shared::records::{BREAKER_COLUMNS, BREAKER_ENTRY, read_entry, read_into};
 use redrive_core::breaker::{Breaker, Key, Scope};

@@ -1,4 +1,4 @@
-//! Rows of the engine and the keys, and the counters that a batch has changed.
+//! Stamps, absences, keys, trims, and the counters that a batch has changed.
 
 use redrive_core::absence::Absence;
 use redrive_core::money::{Spend, Usd};
@@ -7,14 +7,14 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::sqlite::rows::SqliteRows;
 use crate::sqlite::rows::keys;
-use crate::sqlite::rows::patterns::{PatternClocks, Seen};
+use crate::sqlite::rows::patterns::{PatternClocks, PatternFailures};
 use redrive_engine::Map;
 use redrive_engine::counters::{CountKey, CounterDeltas, HourCounts, HourKey, PatternDelta};
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::model::{KeyRecord, Swept};
 use redrive_engine::ports::rows::EngineRows;
 
-/// Days are kept this long for whoever wants to look.
+/// How long spending per day is kept.
 const DAYS_KEPT_MS: u64 = 31 * DAY_MS;
 
 impl EngineRows for SqliteRows<'_> {
@@ -81,7 +81,7 @@ impl EngineRows for SqliteRows<'_> {
         Ok(Swept { looked_at: gone, moved: gone, more: gone == most })
     }
 
-    /// It comes and goes in one transaction, so nothing is left of it but a page that had to reach the disk.
+    /// Inserted and deleted in one transaction, so that only a page has to reach the disk.
     fn touch(&mut self) -> Result<()> {
         self.conn.prepare_cached("INSERT OR REPLACE INTO stamps (replica, at) VALUES ('', 0)")?.execute([])?;
         self.conn.prepare_cached("DELETE FROM stamps WHERE replica = ''")?.execute([])?;
@@ -124,7 +124,7 @@ impl EngineRows for SqliteRows<'_> {
     }
 }
 
-/// The same sums over all tenants: far fewer rows than the tenants' own.
+/// The same sums over all tenants, in far fewer rows.
 fn fold_totals(conn: &Connection, counts: &Map<CountKey, i64>) -> Result<()> {
     let mut totals: Map<(i64, i64, &str, i64), i64> = Map::default();
     for (at, n) in counts {
@@ -176,7 +176,7 @@ fn fold_pattern(
     clocks: &mut PatternClocks,
 ) -> Result<()> {
     if delta.count > 0 {
-        clocks.failed(conn, pattern, Seen { now, count: delta.count, open: delta.open })?;
+        clocks.failed(conn, pattern, PatternFailures { now, count: delta.count, open: delta.open })?;
     } else if delta.open != 0 {
         let mut fold = conn.prepare_cached("UPDATE patterns SET open = open + ?2 WHERE id = ?1")?;
         fold.execute([pattern, delta.open])?;
@@ -199,7 +199,7 @@ fn fold_spend(conn: &Connection, spend: Map<i64, Spend>, now: Timestamp) -> Resu
     if spend.is_empty() {
         return Ok(());
     }
-    // A sum that would pass what the column holds stays at its end: past every budget is past every budget.
+    // Capped below the column's maximum, which is past every budget.
     let mut fold = conn.prepare_cached(
         "INSERT INTO retry_spend (tenant, day, tokens, cost_micros) VALUES (?1, ?2, ?3, ?4)
          ON CONFLICT DO UPDATE SET tokens = min(tokens + excluded.tokens, 4611686018427387903),

@@ -1,4 +1,4 @@
-//! The ledger's rows.
+//! Steps and effects.
 
 use crate::shared::records::{FromRow as _, MERGED_STEPS, STEP_COLUMNS, STEP_FACTS, read_merged};
 use redrive_core::ids::CallId;
@@ -153,7 +153,7 @@ impl LedgerRows for SqliteRows<'_> {
         Ok(())
     }
 
-    /// The guard in the statement is the promise.
+    /// The statement guards it: no effect is taken back.
     fn do_step_again(&mut self, run: i64, key: &str) -> Result<()> {
         let mut update = self.conn.prepare_cached(
             "UPDATE steps SET status = ?3, outcome = NULL WHERE run = ?1 AND key = ?2 AND effect = 0",

@@ -17,7 +17,7 @@ use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::time::Timestamp;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
-use crate::numbers::signed;
+use crate::numbers::limit;
 use crate::shared::lookup::{queue_numbers_of, tenant_number};
 use crate::shared::reader::ready;
 use crate::sqlite::rows::patterns::PatternClocks;
@@ -126,7 +126,7 @@ impl NameRows for SqliteRows<'_> {
             "INSERT INTO tenant_names (tenant, kind, name) SELECT ?1, ?2, ?3
              WHERE (SELECT count(*) FROM tenant_names WHERE tenant = ?1 AND kind = ?2) < ?4",
         )?;
-        let most = signed(most);
+        let most = limit(most);
         Ok(put.execute(params![tenant, kind.number(), name, most])? == 1)
     }
 

@@ -1,6 +1,6 @@
-//! Rows of operations and their items.
+//! Operations and their items.
 
-use crate::numbers::signed;
+use crate::numbers::{limit, signed};
 use crate::shared::records::{FromRow as _, OPERATION_COLUMNS};
 use std::collections::HashSet;
 
@@ -162,7 +162,7 @@ impl OperationRows for SqliteRows<'_> {
         Ok(ReadRuns::collect(runs.iter().filter_map(|run| self.run_by_number(*run).transpose()))?)
     }
 
-    /// Reading one by one costs nothing here.
+    /// The one writer needs no lock.
     fn lock_items(&mut self, _: i64, _: &[i64]) -> Result<()> {
         Ok(())
     }
@@ -195,6 +195,6 @@ impl OperationRows for SqliteRows<'_> {
         )?;
         let named =
             |found: &Row<'_>| Ok(NamedRun { tenant: parsed(found, 0, "tenant")?, run_id: parsed(found, 1, "run_id")? });
-        find.query_and_then(params![pattern, after, signed(most)], named)?.collect()
+        find.query_and_then(params![pattern, after, limit(most)], named)?.collect()
     }
 }

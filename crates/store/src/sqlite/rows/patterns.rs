@@ -208,7 +208,7 @@ pub(crate) struct PatternClocks(Map<i64, PatternClock>);
 
 /// Failed attempts of one pattern in one batch.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Seen {
+pub(crate) struct PatternFailures {
     pub(crate) now: Timestamp,
     pub(crate) count: i64,
     pub(crate) open: i64,
@@ -223,7 +223,7 @@ impl PatternClocks {
     }
 
     /// Counts failed attempts. None of these columns is indexed.
-    pub(crate) fn failed(&mut self, conn: &Connection, pattern: i64, seen: Seen) -> Result<()> {
+    pub(crate) fn failed(&mut self, conn: &Connection, pattern: i64, seen: PatternFailures) -> Result<()> {
         let hour = seen.now.hour();
         let clock = self.of(pattern);
         if clock.hour != Some(hour) {

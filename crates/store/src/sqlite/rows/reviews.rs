@@ -1,4 +1,4 @@
-//! Rows of runs in review.
+//! Requests for review, and what a run's page shows of them.
 
 use redrive_core::time::Timestamp;
 use rusqlite::params;

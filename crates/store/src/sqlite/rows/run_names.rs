@@ -1,7 +1,6 @@
-//! Runs by their names. Names lie anywhere in an index, so in a large one each new run changes a page of its own, and pages
-//! are what a commit costs. Names that came lately are in a small index whose few pages all commits share; what is more
-//! than it should hold is moved into the large one along the order of both, so that a page there is changed for many
-//! names at once. Where the last move ended the next one begins: at the end it begins anew.
+//! The index of run names. In one large index each new run would change a page of its own, and changed pages are what a commit
+//! costs. New names go to a small index whose few pages all commits share; its surplus moves to the large index in key
+//! order, so that one changed page there takes many names.
 
 use rusqlite::{Connection, OptionalExtension};
 
@@ -9,22 +8,21 @@ use crate::numbers::signed;
 use crate::sqlite::rows::SqliteRows;
 use redrive_engine::error::PortResult as Result;
 
-/// Names that stay in the small index. The more there are, the more of them a page of the large one takes at once, and the
-/// more pages the small one has itself: for a million to ten million runs this costs the least of both. A debug build keeps
-/// few, so that every suite moves names.
+/// Names that stay in the small index. More of them share a page when they move, but need more pages until then: for one to
+/// ten million runs this costs least. A debug build keeps few, so that every suite moves names.
 const KEPT: i64 = if cfg!(debug_assertions) { 64 } else { 65_536 };
-/// So many too many are worth a move.
+/// A surplus that is worth a move.
 const SPARE: i64 = KEPT / 64;
 
-/// The runs that a hash stands for: nearly always one, or none.
+/// The runs of a hash: nearly always one or none.
 pub(crate) const NAMED: &str =
     "SELECT run FROM run_names_new WHERE key_hash = ?1 UNION ALL SELECT run FROM run_names WHERE key_hash = ?1";
 
-/// What the committer knows of the small index.
+/// What the writer knows of the small index.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NewNames {
     pub(crate) count: i64,
-    /// The lowest hash that the next move takes.
+    /// Where the next move starts; it wraps around at the end.
     next: i64,
 }
 
@@ -53,7 +51,7 @@ impl NewNames {
     }
 }
 
-/// When a store opens: somebody else (a copy) may have written far more runs than a commit should have to move.
+/// Called when a store opens: a copy may have written far more runs than a commit should move.
 pub(crate) fn settle(conn: &Connection) -> Result<()> {
     let mut names = NewNames::read(conn)?;
     if names.count >= 2 * KEPT {
@@ -94,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_found_wherever_its_name_is_and_the_small_index_stays_small() {
+    fn runs_are_found_while_names_move_between_indexes() {
         let (fixture, mut memory) = (Fixture::new(), WriterCache::default());
         let (mut ends, mut next) = (0, i64::MIN);
         for commit in 0..40 {
@@ -122,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_somebody_else_has_filled_opens_with_its_names_in_place() {
+    fn opening_a_filled_store_moves_its_names() {
         let fixture = Fixture::with((0..2 * KEPT).map(|_| Seed::default()));
         settle(&fixture.conn).unwrap();
         assert_eq!(count(&fixture.conn, "run_names"), 2 * KEPT);
@@ -142,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_hash_of_all_is_moved_and_the_order_begins_anew() {
+    fn moves_wrap_around_after_the_last_hash() {
         let fixture = Fixture::new();
         let fill = format!("INSERT INTO run_names_new VALUES ({}, 1), ({}, 2)", i64::MIN, i64::MAX);
         fixture.conn.execute_batch(&fill).unwrap();
@@ -153,9 +151,9 @@ mod tests {
         assert_eq!((names.count, names.next), (0, i64::MIN));
     }
 
-    /// SQLite would rather go through the tenant's runs: it can't know how few a hash stands for.
+    /// SQLite would prefer the index of the tenant's runs: it can't know how few runs a hash has.
     #[test]
-    fn a_run_is_looked_for_by_its_name_alone() {
+    fn runs_are_looked_up_by_name_alone() {
         let fixture = Fixture::new();
         for sql in [
             &*crate::sqlite::reads::runs::RUN_BY_NAME,

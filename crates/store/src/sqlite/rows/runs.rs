@@ -1,4 +1,4 @@
-//! Runs' rows.
+//! Runs.
 
 use crate::shared::records::{FromRow as _, RUN_COLUMNS};
 use std::sync::LazyLock;
@@ -29,7 +29,7 @@ static FIND_BY_NUMBER: LazyLock<String> = LazyLock::new(|| format!("SELECT {RUN_
 impl RunRows for SqliteRows<'_> {
     fn find_run(&mut self, tenant: i64, run_id: &RunId) -> Result<Option<RunRow>> {
         let hash = key_hash(tenant, run_id.as_str());
-        // Asked alone: of a failure that comes in, the run is nearly always new.
+        // A lookup of the name alone first: a reported run is nearly always new.
         if !self.held.is_there.of(self.conn, NAMED)?.exists([hash])? {
             return Ok(None);
         }
@@ -37,7 +37,7 @@ impl RunRows for SqliteRows<'_> {
         rows.next()?.map(RunRow::read).transpose()
     }
 
-    /// The pages of its row were at hand when it was handed out; those of the index of names lie anywhere.
+    /// The pages of a leased row are in the cache; those of the index of names are not.
     fn find_leased(&mut self, tenant: i64, run_id: &RunId, number: i64) -> Result<Option<RunRow>> {
         let leased = self.run_by_number(number)?.filter(|row| row.tenant == tenant && row.run_id == *run_id);
         leased.map_or_else(|| self.find_run(tenant, run_id), |row| Ok(Some(row)))
@@ -48,7 +48,7 @@ impl RunRows for SqliteRows<'_> {
         rows.next()?.map(RunRow::read).transpose()
     }
 
-    /// Numbers are given out by the committer alone, and the sequence keeps the highest for good.
+    /// Only the writer assigns numbers; the sequence keeps the highest.
     fn next_run_number(&mut self) -> Result<i64> {
         let last = match self.memory.last_run {
             Some(last) => last,
@@ -133,7 +133,7 @@ impl RunRows for SqliteRows<'_> {
         Ok(found.and_then(|id| id.parse().ok()))
     }
 
-    /// The committer alone begins runs.
+    /// Only the writer starts runs.
     fn claim_order_key(&mut self, tenant: i64, order_key: &OrderKey, run: i64) -> Result<bool> {
         Ok(self.busy(tenant, order_key, run)?.is_none())
     }
@@ -153,7 +153,7 @@ impl RunRows for SqliteRows<'_> {
 }
 
 impl SqliteRows<'_> {
-    /// A move that is no failure: what the failure columns are indexed by stays untouched.
+    /// A move that is not a failure leaves the indexes of the failure columns untouched.
     fn update_move(&mut self, row: &RunRow, now: Timestamp) -> Result<usize> {
         let columns = StateColumns::of(&row.run);
         let update =

@@ -1,4 +1,5 @@
-//! Runs that wait for their time: one index seek for each step, however many runs lie between.
+//! Scheduled, running and held runs, as services and claims find them: one index seek per step, however many runs lie
+//! between.
 
 use crate::shared::records::{FromRow as _, RUN_COLUMN_COUNT, RUN_COLUMNS, read_run};
 use std::sync::LazyLock;
@@ -22,18 +23,18 @@ const NEXT_TENANT: &str = "SELECT tenant, due FROM runs INDEXED BY runs_due
 const NEXT_WAITING: &str = "SELECT queue, tenant, due FROM runs INDEXED BY runs_due
      WHERE due IS NOT NULL AND (queue, tenant) > (?1, ?2) ORDER BY queue, tenant, due LIMIT 1";
 
-/// The runs that a look from the front comes to, in due order.
+/// The window of a look from the front, in due order.
 const WINDOW_AT_FRONT: &str = "SELECT due AS window_due, id AS window_id FROM runs INDEXED BY runs_due
      WHERE queue = ?1 AND tenant = ?2 AND due <= ?3 ORDER BY due, id LIMIT ?6";
-/// The same for a look that goes on. Those due at the same moment as the last one of the look before are asked for apart:
-/// only then does SQLite step over the ones already seen instead of reading them again.
+/// The window of a look that continues. Runs due at the same moment as the last one are a query of their own: only then does
+/// SQLite seek past those already seen.
 const WINDOW_AFTER: &str = "SELECT due AS window_due, id AS window_id FROM runs INDEXED BY runs_due
          WHERE queue = ?1 AND tenant = ?2 AND due = ?4 AND id > ?5
      UNION ALL
      SELECT due, id FROM runs INDEXED BY runs_due WHERE queue = ?1 AND tenant = ?2 AND due > ?4 AND due <= ?3
      ORDER BY window_due, window_id LIMIT ?6";
 
-/// Those of a window that can be had. Rows come one by one: none behind the last one that is wanted is read.
+/// The available runs of a window. Rows are produced one by one: none behind the last one is read.
 fn due_within(window: &str) -> String {
     format!(
         "SELECT {RUN_COLUMNS}, order_key, agent, idempotency_key FROM ({window}) CROSS JOIN runs ON runs.id = window_id
@@ -113,7 +114,7 @@ impl SqliteRows<'_> {
         Ok((runs, end))
     }
 
-    /// How large a payload is in an answer, without reading it: what its row says, or its stored length, or its packing.
+    /// The size of a payload in an answer: from the run's row, or from the stored length and header.
     fn payload_bytes(&mut self, row: &RunRow) -> Result<usize> {
         if let Some(known) = row.payload_bytes {
             return Ok(known);
@@ -276,9 +277,8 @@ mod tests {
     use redrive_engine::ports::backend::Unpaced;
     use redrive_engine::tx::{Tx, TxCache};
 
-    /// What is said stands, and rows from before it was said are looked up.
     #[test]
-    fn a_payload_counts_with_its_length_whether_its_run_says_it_or_not() {
+    fn payload_size_comes_from_the_row_or_the_payload() {
         let due = |life| Seed { state: StateName::Scheduled, life, ..Seed::default() };
         let fixture = Fixture::with([due("{}"), due(r#"{"pb":7}"#)]);
         for run in [1, 2] {
