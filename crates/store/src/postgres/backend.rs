@@ -1,4 +1,4 @@
-//! PostgreSQL as the engine's backend: commands go to the committer, reads to the readers, and each call is a line or two.
+//! PostgreSQL as the engine's backend: commands go to the committer, reads to the readers.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

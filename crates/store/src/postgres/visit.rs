@@ -1,4 +1,5 @@
-//! The store opened beside its servers, for `keys`, `doctor` and `store check`: never made, never migrated.
+//! Access to a store without or beside its servers, for `keys`, `doctor` and `store check`. Never creates or migrates
+//! a store.
 
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{HealthAnswer, Role};
@@ -19,7 +20,7 @@ pub struct Visit {
     name: String,
 }
 
-/// How a database is set up, as it says itself.
+/// The settings of a database, as it reports them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setup {
     pub server_version: String,
@@ -28,16 +29,16 @@ pub struct Setup {
     pub synchronous_commit: String,
     pub full_page_writes: bool,
     pub autovacuum: bool,
-    /// It follows another, and can't be written to.
+    /// A read-only replica of another database.
     pub follows: bool,
     pub bytes: u64,
     pub connections: u64,
     pub connections_max: u64,
-    /// How old the oldest transaction that is open is: what it holds up, nobody can clean away.
+    /// The age of the oldest open transaction, which holds up vacuum.
     pub oldest_transaction_ms: u64,
-    /// Rows that wait to be folded into the figures.
+    /// Deltas that are not folded yet.
     pub unfolded: u64,
-    /// Indexes that PostgreSQL does not trust.
+    /// Indexes that PostgreSQL marks invalid.
     pub invalid_indexes: Vec<String>,
 }
 
@@ -62,7 +63,7 @@ impl Visit {
         Ok(Self { connection, name: address.name() })
     }
 
-    /// Which database it is; never with the password.
+    /// The address, without the password.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -100,7 +101,7 @@ impl Visit {
         Ok(())
     }
 
-    /// False when there is no such key. Revoking again keeps the first time.
+    /// False if there is no such key. Revoking again keeps the first time.
     pub fn revoke_key(&mut self, id: &str) -> Result<bool> {
         let now = self.now()?.as_millis();
         let sql = "UPDATE keys SET revoked_at = coalesce(revoked_at, $1) WHERE id = $2";
@@ -143,13 +144,13 @@ impl Visit {
         self.connection.wait(figures::health(&self.connection.session.snapshot(), &TenantScope::All, now))
     }
 
-    /// When a server last said that it was there.
+    /// A server's last stamp.
     pub fn last_stamp(&mut self) -> Result<Option<Timestamp>> {
         let row = self.connection.row("SELECT max(at) FROM stamps", &[])?;
         Ok(row.map(|row| row.number_or_none(0)).transpose()?.flatten().map(Timestamp::from_millis))
     }
 
-    /// Counters that are not what a recount says, at one moment.
+    /// Counters that differ from a recount.
     pub fn miscounted(&mut self) -> Result<Miscounted> {
         let counted = "SELECT state, tenant, queue, reason, detail, count(*) AS n FROM runs GROUP BY 1, 2, 3, 4, 5";
         let kept = "SELECT state, tenant, queue, reason, detail, sum(n)::bigint AS n FROM (
@@ -182,7 +183,7 @@ impl Visit {
         Miscounted::read(&row)
     }
 
-    /// Counts everything anew, in one commit; nobody reports anything meanwhile.
+    /// Rebuilds all counters in one commit, which blocks reports meanwhile.
     pub fn recount(&mut self) -> Result<()> {
         let closed = closed_states();
         let sql = format!(

@@ -8,7 +8,7 @@ use redrive_core::wire::{ChangeEntry, ChangesAnswer};
 use super::columns::{Columns, bytes, number, parsed, parsed_or_empty, time, unexpected, whole};
 use super::cursor::{seal_numbers, unseal_numbers};
 use super::lookup::{ReadScope, read_scope};
-use super::reader::{Reader, SqlReader};
+use super::reader::{SqlReader, StoreReader};
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::model::TenantScope;
 use redrive_engine::runs::document::word;
@@ -20,7 +20,11 @@ const EXAMINED_MAX: usize = 10_000;
 /// Commits that one statement reads.
 const CHUNK_COMMITS: i64 = 500;
 
-pub(crate) async fn changes(reader: &impl Reader, scope: &TenantScope, since: Option<&str>) -> Result<ChangesAnswer> {
+pub(crate) async fn changes(
+    reader: &impl StoreReader,
+    scope: &TenantScope,
+    since: Option<&str>,
+) -> Result<ChangesAnswer> {
     let current = reader.last_change().await?;
     let question = format!("changes {scope:?}");
     let answer = |changes, next, reset| ChangesAnswer { changes, next: seal_numbers(&question, &[next]), reset };

@@ -6,7 +6,7 @@ use redrive_core::run::StateName;
 
 use super::columns::{Columns, number};
 use super::lookup::ReadScope;
-use super::reader::{Reader, SqlParams};
+use super::reader::{SqlParams, StoreReader};
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::runs::document::{position, word};
 
@@ -61,7 +61,7 @@ impl CounterRow {
 }
 
 /// The counters that a scope may see.
-pub(crate) async fn counters<R: Reader>(reader: &R, scope: ReadScope) -> Result<Vec<CounterRow>> {
+pub(crate) async fn counters<R: StoreReader>(reader: &R, scope: ReadScope) -> Result<Vec<CounterRow>> {
     match scope {
         ReadScope::Nobody => Ok(Vec::new()),
         ReadScope::All => {
@@ -76,7 +76,7 @@ pub(crate) async fn counters<R: Reader>(reader: &R, scope: ReadScope) -> Result<
 }
 
 /// The counters of these tenants in these states.
-pub(crate) async fn counters_of<R: Reader>(
+pub(crate) async fn counters_of<R: StoreReader>(
     reader: &R,
     tenants: &[i64],
     states: &[StateName],
@@ -93,7 +93,7 @@ pub(crate) async fn counters_of<R: Reader>(
 }
 
 /// Every queue's runs by state, over all tenants.
-pub(crate) async fn counts_by_queue(reader: &impl Reader) -> Result<HashMap<i64, CountsByState>> {
+pub(crate) async fn counts_by_queue(reader: &impl StoreReader) -> Result<HashMap<i64, CountsByState>> {
     let mut by_queue: HashMap<i64, CountsByState> = HashMap::new();
     for counter in counters(reader, ReadScope::All).await? {
         by_queue.entry(counter.queue).or_default().add(&counter);

@@ -16,7 +16,7 @@ use super::history::history_of;
 use super::lookup::run_number;
 use super::pages::{Before, BodyPage, Next, sized};
 use super::payloads::{changed_attempts, last_body, last_verdict, payload_of};
-use super::reader::{Reader, SqlReader};
+use super::reader::{SqlReader, StoreReader};
 use super::records::{FromRow as _, STEP_COLUMNS, STEP_VERSIONS, STEP_VERSIONS_MAX, recorded_versions};
 use super::runs::summary;
 use redrive_engine::error::{Error, PortResult as Result};
@@ -26,7 +26,7 @@ use redrive_engine::names::versions::KINDS_MAX;
 use redrive_engine::runs::document::{ReviewDocument, RunDocument};
 use redrive_engine::runs::payload::StoredPayload;
 
-pub(crate) async fn run_detail(reader: &impl Reader, at: &RunRef, call: &DetailCall) -> Result<RunDetail> {
+pub(crate) async fn run_detail(reader: &impl StoreReader, at: &RunRef, call: &DetailCall) -> Result<RunDetail> {
     let run = run_number(reader, at).await?;
     let summary = summary(reader, run).await?;
     let parts = read_parts(reader, run, at, &summary, &Before::of(call, at)?).await?;
@@ -35,7 +35,7 @@ pub(crate) async fn run_detail(reader: &impl Reader, at: &RunRef, call: &DetailC
 }
 
 async fn read_parts(
-    reader: &impl Reader,
+    reader: &impl StoreReader,
     run: i64,
     at: &RunRef,
     summary: &RunSummary,
@@ -70,7 +70,7 @@ async fn read_parts(
 }
 
 /// Whether a key has worked on the run.
-pub(crate) async fn was_worked_on_by(reader: &impl Reader, at: &RunRef, key: KeyMark) -> Result<bool> {
+pub(crate) async fn was_worked_on_by(reader: &impl StoreReader, at: &RunRef, key: KeyMark) -> Result<bool> {
     let run = run_number(reader, at).await?;
     let read = reader.row("SELECT life FROM runs WHERE id = $1", &[run.into()]).await?.read(|row| {
         let life: RunDocument = json(text(row, 0)?, "life")?;
@@ -80,7 +80,7 @@ pub(crate) async fn was_worked_on_by(reader: &impl Reader, at: &RunRef, key: Key
 }
 
 /// A page of steps, in the order in which they began.
-async fn steps_of<R: Reader>(reader: &R, run: i64, before: &Before) -> Result<(BodyPage, Vec<StepRow>)> {
+async fn steps_of<R: StoreReader>(reader: &R, run: i64, before: &Before) -> Result<(BodyPage, Vec<StepRow>)> {
     let values = [run.into(), before.step.into(), before.rows().into()];
     let page = BodyPage::fill(reader.rows(&R::step_sizes(), &values).await?.read(|row| sized(row))?, before.limit);
     let sql = format!("SELECT {STEP_COLUMNS} FROM steps WHERE id = ANY($1)");

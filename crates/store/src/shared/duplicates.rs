@@ -7,7 +7,7 @@ use redrive_core::wire::{Duplicate, DuplicatesAnswer, Likeness};
 
 use super::columns::{Columns as _, bytes, number, owned_or_none};
 use super::lookup::{last_run, run_number};
-use super::reader::Reader;
+use super::reader::StoreReader;
 use super::runs::summaries;
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::model::{PayloadKind, RunRef};
@@ -42,7 +42,7 @@ impl DuplicateMatches {
     }
 }
 
-pub(crate) async fn duplicates(reader: &impl Reader, at: &RunRef) -> Result<DuplicatesAnswer> {
+pub(crate) async fn duplicates(reader: &impl StoreReader, at: &RunRef) -> Result<DuplicatesAnswer> {
     let own = key_of(reader, run_number(reader, at).await?).await?;
     let (near, same_pattern) = (near(reader, &own).await?, reader.same_pattern(&own).await?);
     let mut found = near.runs;
@@ -60,7 +60,7 @@ pub(crate) async fn duplicates(reader: &impl Reader, at: &RunRef) -> Result<Dupl
     Ok(DuplicatesAnswer { duplicates, more })
 }
 
-async fn key_of(reader: &impl Reader, run: i64) -> Result<DuplicateKey> {
+async fn key_of(reader: &impl StoreReader, run: i64) -> Result<DuplicateKey> {
     let none = position(PayloadKind::ALL, &PayloadKind::None);
     let sql = "SELECT digest FROM payloads WHERE run = $1 AND revision = 1 AND kind <> $2";
     let payload = reader.row(sql, &[run.into(), none.into()]).await?.read(|row| bytes(row, 0).map(<[u8]>::to_vec))?;
@@ -73,7 +73,7 @@ async fn key_of(reader: &impl Reader, run: i64) -> Result<DuplicateKey> {
 }
 
 /// Producers mostly send a duplicate soon after the original.
-async fn near(reader: &impl Reader, own: &DuplicateKey) -> Result<DuplicateMatches> {
+async fn near(reader: &impl StoreReader, own: &DuplicateKey) -> Result<DuplicateMatches> {
     let Some(key) = &own.idempotency_key else { return Ok(DuplicateMatches::none()) };
     let (first, last) = (own.run - NEAR_RUNS, own.run + NEAR_RUNS);
     let sql = format!(

@@ -14,7 +14,7 @@ use super::counters::{CounterRow, CountsByState, counters, counters_of};
 use super::cursor::{seal, unseal};
 use super::hours::{HourSums, Hours, hour_sums};
 use super::lookup::{ReadScope, oldest_due, read_scope, tenant_number};
-use super::reader::{Reader, SqlParam};
+use super::reader::{SqlParam, StoreReader};
 use super::runs::PAGE_MAX;
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::model::StateCounts;
@@ -31,7 +31,7 @@ const TENANT_STATES: [StateName; 3] = [StateName::Dead, StateName::Scheduled, St
 const TENANTS: &str = "tenants";
 
 /// Sorted by name.
-pub(crate) async fn list_tenants(reader: &impl Reader, limit: u32, cursor: Option<&str>) -> Result<TenantsAnswer> {
+pub(crate) async fn list_tenants(reader: &impl StoreReader, limit: u32, cursor: Option<&str>) -> Result<TenantsAnswer> {
     let after = match cursor {
         Some(cursor) => String::from_utf8(unseal(TENANTS, cursor)?).map_err(|_| Error::BadCursor)?,
         None => String::new(),
@@ -66,7 +66,7 @@ pub(crate) async fn list_tenants(reader: &impl Reader, limit: u32, cursor: Optio
 }
 
 pub(crate) async fn tenant_health(
-    reader: &impl Reader,
+    reader: &impl StoreReader,
     tenant: &Tenant,
     limits: Limits,
     now: Timestamp,
@@ -106,7 +106,7 @@ fn health_of_tenant(
     }
 }
 
-pub(crate) async fn standing(reader: &impl Reader, scope: &TenantScope) -> Result<StateCounts> {
+pub(crate) async fn standing(reader: &impl StoreReader, scope: &TenantScope) -> Result<StateCounts> {
     let counters = counters(reader, read_scope(reader, scope).await?).await?;
     let sum = |wanted: &dyn Fn(&CounterRow) -> bool| {
         u64::try_from(counters.iter().filter(|count| wanted(count)).map(|count| count.n).sum::<i64>()).unwrap_or(0)
@@ -133,7 +133,7 @@ fn share_pct(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| (part as f64 * 1_000.0 / whole as f64).round() / 10.0)
 }
 
-pub(crate) async fn health(reader: &impl Reader, scope: &TenantScope, now: Timestamp) -> Result<HealthAnswer> {
+pub(crate) async fn health(reader: &impl StoreReader, scope: &TenantScope, now: Timestamp) -> Result<HealthAnswer> {
     let scope = read_scope(reader, scope).await?;
     let counters = counters(reader, scope).await?;
     let queues = seen_queues(reader, scope, &counters).await?;
@@ -195,7 +195,7 @@ struct SeenQueue {
 }
 
 /// The queues of a scope, by name. A tenant sees the queues that it has runs in.
-async fn seen_queues(reader: &impl Reader, scope: ReadScope, counters: &[CounterRow]) -> Result<Vec<SeenQueue>> {
+async fn seen_queues(reader: &impl StoreReader, scope: ReadScope, counters: &[CounterRow]) -> Result<Vec<SeenQueue>> {
     let calls = reader
         .rows("SELECT queue, tenant, at FROM lease_calls", &[])
         .await?

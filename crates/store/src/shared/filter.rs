@@ -9,11 +9,14 @@ use redrive_core::wire::{Severity, Sort};
 
 use super::columns::number;
 use super::lookup::{ReadScope, any_deferred, last_run, read_scope};
-use super::reader::{Reader, SqlParam, SqlParams};
+use super::reader::{SqlParam, SqlParams, StoreReader};
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::ingest::fingerprints::FingerprintKey;
 use redrive_engine::model::{RunFilter, TenantScope};
 use redrive_engine::runs::document::{HELD, position};
+
+/// `since` and `until`.
+type ReceivedSpan = (Option<Timestamp>, Option<Timestamp>);
 
 /// What a filter asks for, in the store's numbers.
 #[derive(Debug, Clone)]
@@ -34,7 +37,7 @@ pub(crate) struct ResolvedFilter {
     /// The first and the last run number within `since` and `until`.
     pub(crate) ids: Option<(i64, i64)>,
     /// `since` and `until`, where the run numbers only approximate them.
-    received: (Option<Timestamp>, Option<Timestamp>),
+    received: ReceivedSpan,
     /// Columns that no index and no counter covers, and the values they may have.
     others: Vec<(&'static str, SqlParam)>,
     pub(crate) words: Option<SearchWords>,
@@ -49,7 +52,7 @@ impl ResolvedFilter {
 
 /// None if nothing can match: another tenant's runs, unknown names, states that exclude each other.
 pub(crate) async fn resolve(
-    reader: &impl Reader,
+    reader: &impl StoreReader,
     scope: &TenantScope,
     filter: &RunFilter,
     sort: Sort,
@@ -81,7 +84,7 @@ pub(crate) async fn resolve(
 }
 
 /// The tenant whose runs are read, or all tenants; none if there can be no such runs.
-async fn tenant(reader: &impl Reader, scope: &TenantScope, filter: &RunFilter) -> Result<Option<Option<i64>>> {
+async fn tenant(reader: &impl StoreReader, scope: &TenantScope, filter: &RunFilter) -> Result<Option<Option<i64>>> {
     let seen = read_scope(reader, scope).await?;
     let named = match &filter.tenant {
         Some(named) => Some(read_scope(reader, &TenantScope::One(named.clone())).await?),
@@ -96,7 +99,7 @@ async fn tenant(reader: &impl Reader, scope: &TenantScope, filter: &RunFilter) -
     })
 }
 
-async fn queues(reader: &impl Reader, filter: &RunFilter) -> Result<Option<Vec<i64>>> {
+async fn queues(reader: &impl StoreReader, filter: &RunFilter) -> Result<Option<Vec<i64>>> {
     if filter.queues.is_empty() {
         return Ok(None);
     }
@@ -114,7 +117,7 @@ const PATTERN_BY_FINGERPRINT: &str = "WITH own AS (SELECT id FROM patterns WHERE
      SELECT id FROM head UNION SELECT p.id FROM patterns p JOIN head ON p.merged_into = head.id";
 
 /// By id or fingerprint. A fingerprint means the pattern it was merged into; a pattern includes those merged into it.
-async fn patterns(reader: &impl Reader, filter: &RunFilter, tenant: Option<i64>) -> Result<Option<Vec<i64>>> {
+async fn patterns(reader: &impl StoreReader, filter: &RunFilter, tenant: Option<i64>) -> Result<Option<Vec<i64>>> {
     if filter.patterns.is_empty() {
         return Ok(None);
     }
@@ -133,10 +136,8 @@ async fn patterns(reader: &impl Reader, filter: &RunFilter, tenant: Option<i64>)
     Ok(Some(sorted(numbers.into_iter()).unwrap_or_default()))
 }
 
-type Span<T> = (Option<T>, Option<T>);
-
 /// Run numbers for the span from `since` up to `until`, and the span itself where the numbers are not exact.
-async fn received<R: Reader>(reader: &R, filter: &RunFilter) -> Result<(Option<(i64, i64)>, Span<Timestamp>)> {
+async fn received<R: StoreReader>(reader: &R, filter: &RunFilter) -> Result<(Option<(i64, i64)>, ReceivedSpan)> {
     if filter.since.is_none() && filter.until.is_none() {
         return Ok((None, (None, None)));
     }
@@ -219,7 +220,7 @@ pub(crate) struct CoveredColumns {
 
 impl ResolvedFilter {
     /// The conditions on a row that an index range does not cover; none if it covers all.
-    pub(crate) fn residual<R: Reader>(&self, covered: CoveredColumns, params: &mut SqlParams) -> Option<String> {
+    pub(crate) fn residual<R: StoreReader>(&self, covered: CoveredColumns, params: &mut SqlParams) -> Option<String> {
         let mut all: Vec<String> = Vec::new();
         if let Some(tenant) = self.tenant.filter(|_| !covered.tenant) {
             all.push(format!("runs.tenant = {}", params.add(tenant)));

@@ -9,7 +9,7 @@ use redrive_core::wire::{StatsAnswer, StatsPoint};
 use super::columns::{Columns, text, unexpected, whole};
 use super::counters::{CountsByState, counters};
 use super::lookup::{ReadScope, queue_number, read_scope};
-use super::reader::Reader;
+use super::reader::StoreReader;
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::model::{HourlyKind, StatsCall, TenantScope};
 use redrive_engine::runs::document::position;
@@ -120,7 +120,7 @@ fn asked_queue(found: Option<i64>, scope: ReadScope) -> Result<i64> {
 
 /// The events of whole hours. Costs one index seek per hour, whatever other tenants do.
 pub(crate) async fn hour_sums(
-    reader: &impl Reader,
+    reader: &impl StoreReader,
     scope: ReadScope,
     queue: Option<i64>,
     hours: Hours,
@@ -137,7 +137,7 @@ pub(crate) async fn hour_sums(
 }
 
 pub(crate) async fn stats(
-    reader: &impl Reader,
+    reader: &impl StoreReader,
     scope: &TenantScope,
     call: &StatsCall,
     now: Timestamp,

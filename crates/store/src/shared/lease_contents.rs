@@ -4,7 +4,7 @@ use redrive_core::lifecycle::Outcome;
 use redrive_core::wire::{ErrorReport, HandedChange, LeasedRun};
 
 use super::payloads::{changed_payload, last_body, payload_of};
-use super::reader::{Reader, SqlParam, SqlReader};
+use super::reader::{SqlParam, SqlReader, StoreReader};
 use super::records::{FromRow as _, STEP_COLUMNS};
 use redrive_engine::Map;
 use redrive_engine::attempt::start::CommittedStart;
@@ -16,7 +16,7 @@ use redrive_engine::model::Started;
 use redrive_engine::runs::payload::StoredPayload;
 
 /// A run with an unreadable payload or step does not fail the others.
-pub(crate) async fn complete_leases<R: Reader>(reader: &R, granted: Vec<GrantedLease>) -> Result<Vec<LeasedRun>> {
+pub(crate) async fn complete_leases<R: StoreReader>(reader: &R, granted: Vec<GrantedLease>) -> Result<Vec<LeasedRun>> {
     let revisions: Vec<(i64, u32)> = granted.iter().map(|granted| (granted.row, granted.revision)).collect();
     let runs: Vec<i64> = granted.iter().map(|granted| granted.row).collect();
     let (payloads, steps) = tokio::try_join!(reader.payloads(&revisions), steps_by_run(reader, runs))?;
@@ -64,7 +64,7 @@ async fn last_error(
 }
 
 /// Completes the start of a known run, or of one whose payload is changed, with what is recorded of it.
-pub(crate) async fn complete_start(reader: &impl Reader, begun: CommittedStart) -> Result<Started> {
+pub(crate) async fn complete_start(reader: &impl StoreReader, begun: CommittedStart) -> Result<Started> {
     let run = begun.run;
     let epoch = begun.answer.lease.as_ref().map(|_| begun.epoch);
     let (payload_differs, closed) = (begun.payload_differs, begun.closed);

@@ -4,7 +4,7 @@ use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::time::Timestamp;
 
 use super::columns::number;
-use super::reader::{Reader, SqlReader};
+use super::reader::{SqlReader, StoreReader};
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::model::{RunRef, TenantScope};
 
@@ -44,7 +44,7 @@ pub(crate) async fn queue_number(reader: &impl SqlReader, queue: &QueueName) -> 
     reader.row("SELECT id FROM queues WHERE name = $1", &[queue.as_str().into()]).await?.read(|row| number(row, 0))
 }
 
-pub(crate) async fn run_number(reader: &impl Reader, at: &RunRef) -> Result<i64> {
+pub(crate) async fn run_number(reader: &impl StoreReader, at: &RunRef) -> Result<i64> {
     let found = reader.run_numbers(std::slice::from_ref(at)).await?;
     found.first().copied().ok_or(Error::NotFound("run").into())
 }

@@ -15,7 +15,7 @@ use super::columns::{Columns, number, parsed, whole};
 use super::filter::resolve;
 use super::operations::operation_samples;
 use super::payloads::payload_of;
-use super::reader::{Reader, SqlParam, SqlParams};
+use super::reader::{SqlParam, SqlParams, StoreReader};
 use super::scan::{ListPosition, RunScan, matching_runs};
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::model::operations::{NewOperation, Over};
@@ -30,7 +30,11 @@ use redrive_engine::ports::rows::FrozenState;
 use redrive_engine::runs::document::{position, word};
 
 /// The next piece of an operation's set.
-pub(crate) async fn find_piece(reader: &impl Reader, row: &OperationRow, spec: &NewOperation) -> Result<FreezeSlice> {
+pub(crate) async fn find_piece(
+    reader: &impl StoreReader,
+    row: &OperationRow,
+    spec: &NewOperation,
+) -> Result<FreezeSlice> {
     let mut found = match &spec.over {
         Over::Filter(filter) => by_filter(reader, row, filter).await?,
         Over::Runs(runs) => by_name(reader, row, runs).await?,
@@ -55,7 +59,7 @@ pub(crate) async fn find_piece(reader: &impl Reader, row: &OperationRow, spec: &
     Ok(found)
 }
 
-async fn by_filter(reader: &impl Reader, row: &OperationRow, filter: &RunFilter) -> Result<FreezeSlice> {
+async fn by_filter(reader: &impl StoreReader, row: &OperationRow, filter: &RunFilter) -> Result<FreezeSlice> {
     let mut found = FreezeSlice::after(row);
     let resolved = resolve(reader, &TenantScope::All, filter, Sort::Received, row.created_at).await?;
     let Some(mut filter) = resolved else { return Ok(found) };
@@ -78,7 +82,7 @@ async fn by_filter(reader: &impl Reader, row: &OperationRow, filter: &RunFilter)
     Ok(found)
 }
 
-async fn by_name(reader: &impl Reader, row: &OperationRow, runs: &[RunRef]) -> Result<FreezeSlice> {
+async fn by_name(reader: &impl StoreReader, row: &OperationRow, runs: &[RunRef]) -> Result<FreezeSlice> {
     let from = usize::try_from(row.prepared_to).unwrap_or(usize::MAX);
     let piece = runs.get(from..).unwrap_or_default();
     let piece = piece.get(..PIECE_RUNS).unwrap_or(piece);
@@ -95,7 +99,7 @@ async fn by_name(reader: &impl Reader, row: &OperationRow, runs: &[RunRef]) -> R
 
 /// The items whose turn it is.
 pub(crate) async fn find_turn(
-    reader: &impl Reader,
+    reader: &impl StoreReader,
     row: &OperationRow,
     spec: &NewOperation,
     now: Timestamp,
@@ -137,7 +141,7 @@ fn stood(row: &impl Columns) -> Result<FrozenState> {
 }
 
 /// Patches the current payload of a run.
-async fn patched_run<R: Reader>(
+async fn patched_run<R: StoreReader>(
     reader: &R,
     run: i64,
     patch: (&[PatchOperation], usize),
@@ -158,7 +162,7 @@ async fn patched_run<R: Reader>(
 
 /// The outcomes that the change log shows after `from`.
 pub(crate) async fn find_outcomes(
-    reader: &impl Reader,
+    reader: &impl StoreReader,
     row: &OperationRow,
     spec: &NewOperation,
     from: i64,
@@ -173,7 +177,7 @@ pub(crate) async fn find_outcomes(
     Ok(outcomes)
 }
 
-async fn follow_changes(reader: &impl Reader, row: &OperationRow, outcomes: &mut Outcomes) -> Result<()> {
+async fn follow_changes(reader: &impl StoreReader, row: &OperationRow, outcomes: &mut Outcomes) -> Result<()> {
     let mut examined = 0;
     loop {
         let commits = commits_after(reader, outcomes.to).await?;
@@ -200,7 +204,11 @@ async fn follow_changes(reader: &impl Reader, row: &OperationRow, outcomes: &mut
 
 /// The moved items among these runs that have an outcome. Most runs in the log are the operation's own moves, which
 /// still wait.
-async fn settled_items(reader: &impl Reader, operation: &OperationRow, runs: &[i64]) -> Result<HashMap<i64, Settled>> {
+async fn settled_items(
+    reader: &impl StoreReader,
+    operation: &OperationRow,
+    runs: &[i64],
+) -> Result<HashMap<i64, Settled>> {
     let ended = StateName::ALL.iter().filter(|state| settled(**state).is_some());
     let ended: Vec<i64> = ended.map(|state| position(StateName::ALL, state)).collect();
     let mut found = HashMap::new();
@@ -222,7 +230,7 @@ pub(crate) const FIRST_ATTEMPT: &str = "(SELECT attempts.outcome FROM attempts
      WHERE attempts.run = item.run AND attempts.attempt > item.attempt ORDER BY attempts.attempt LIMIT 1)";
 
 /// The items of the canary, which are few.
-async fn canary_look<R: Reader>(reader: &R, operation: i64, canary: &Canary) -> Result<CanaryItems> {
+async fn canary_look<R: StoreReader>(reader: &R, operation: i64, canary: &Canary) -> Result<CanaryItems> {
     let outcomes = [ItemOutcome::Moved, ItemOutcome::Succeeded, ItemOutcome::Failed]
         .map(|outcome| position(ItemOutcome::ALL, &outcome));
     let mut params = SqlParams::default();
@@ -246,7 +254,7 @@ async fn canary_look<R: Reader>(reader: &R, operation: i64, canary: &Canary) -> 
 
 /// Those of the runs that the filter of an operation finds.
 pub(crate) async fn matching(
-    reader: &impl Reader,
+    reader: &impl StoreReader,
     filter: &RunFilter,
     made_at: Timestamp,
     runs: &[i64],

@@ -15,7 +15,7 @@ use super::columns::{
 };
 use super::cursor::{seal_numbers, unseal_numbers};
 use super::lookup::{ReadScope, read_scope};
-use super::reader::{Reader, SqlParam, SqlParams};
+use super::reader::{SqlParam, SqlParams, StoreReader};
 use super::runs::PAGE_MAX;
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::ingest::fingerprints::FingerprintKey;
@@ -40,7 +40,7 @@ const BEFORE_ALL: PatternPosition = [i64::MAX; 3];
 
 /// A tenant's patterns, or for a spanning scope one row per fingerprint. The greatest come first.
 pub(crate) async fn list_patterns(
-    reader: &impl Reader,
+    reader: &impl StoreReader,
     scope: &TenantScope,
     call: &PatternsCall,
     now: Timestamp,
@@ -61,7 +61,7 @@ pub(crate) async fn list_patterns(
     Ok(PatternsPage { patterns: rows.into_iter().map(|(_, view)| view).collect(), next_cursor })
 }
 
-async fn patterns_of_tenant<R: Reader>(
+async fn patterns_of_tenant<R: StoreReader>(
     reader: &R,
     tenant: i64,
     call: &PatternsCall,
@@ -98,7 +98,7 @@ async fn patterns_of_tenant<R: Reader>(
 }
 
 /// Grouping reads every pattern; there are as many as kinds of failure, not as many as failures.
-async fn patterns_of_all<R: Reader>(
+async fn patterns_of_all<R: StoreReader>(
     reader: &R,
     call: &PatternsCall,
     after: PatternPosition,
@@ -150,7 +150,7 @@ fn urgency_sql(state: &str) -> String {
 }
 
 /// The conditions of a filter on each pattern, except its state.
-async fn conditions<R: Reader>(reader: &R, filter: &PatternFilter, params: &mut SqlParams) -> Result<Vec<String>> {
+async fn conditions<R: StoreReader>(reader: &R, filter: &PatternFilter, params: &mut SqlParams) -> Result<Vec<String>> {
     let mut all = Vec::new();
     if !filter.reasons.is_empty() {
         let reasons = filter.reasons.iter().map(|reason| reason.as_str().to_owned()).collect();
@@ -169,7 +169,7 @@ struct ShownPattern {
 }
 
 /// Finds a pattern by id or fingerprint.
-async fn find(reader: &impl Reader, scope: &TenantScope, id: &str, now: Timestamp) -> Result<ShownPattern> {
+async fn find(reader: &impl StoreReader, scope: &TenantScope, id: &str, now: Timestamp) -> Result<ShownPattern> {
     let missing = || Error::NotFound("pattern");
     let tenant = match read_scope(reader, scope).await? {
         ReadScope::Nobody => return Err(missing().into()),
@@ -198,7 +198,7 @@ async fn find(reader: &impl Reader, scope: &TenantScope, id: &str, now: Timestam
 }
 
 pub(crate) async fn one_pattern(
-    reader: &impl Reader,
+    reader: &impl StoreReader,
     scope: &TenantScope,
     id: &str,
     now: Timestamp,
@@ -208,7 +208,7 @@ pub(crate) async fn one_pattern(
 
 /// A pattern with its failures by the hour, the patterns merged into it, and its events.
 pub(crate) async fn pattern_detail(
-    reader: &impl Reader,
+    reader: &impl StoreReader,
     scope: &TenantScope,
     id: &str,
     now: Timestamp,
@@ -226,7 +226,7 @@ pub(crate) async fn pattern_detail(
 
 /// The patterns of all tenants with the same fingerprint as one.
 async fn roll_up(
-    reader: &impl Reader,
+    reader: &impl StoreReader,
     keys: &[FingerprintKey],
     now: Timestamp,
 ) -> Result<HashMap<FingerprintKey, ShownPattern>> {
@@ -330,7 +330,7 @@ pub(crate) fn merged(row: &impl Columns) -> Result<(i64, MergedPattern)> {
 }
 
 /// Every hour that failures are kept for, also those without one.
-async fn hours(reader: &impl Reader, patterns: &[i64], now: Timestamp) -> Result<Vec<PatternHour>> {
+async fn hours(reader: &impl StoreReader, patterns: &[i64], now: Timestamp) -> Result<Vec<PatternHour>> {
     let before = now.hour().plus_ms(HOUR_MS);
     let first = before.minus_ms(PATTERN_HOURS_KEPT_MS);
     let mut failed: BTreeMap<Timestamp, u64> = BTreeMap::new();

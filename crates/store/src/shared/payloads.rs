@@ -10,7 +10,7 @@ use super::columns::{json, owned, packed, packed_json, packed_json_or_none, text
 use super::history::REPORTER;
 use super::lookup::run_number;
 use super::pages::NEWEST_ATTEMPTS;
-use super::reader::{Reader, SqlReader};
+use super::reader::{SqlReader, StoreReader};
 use super::records::read_payload;
 use super::runs::summary;
 use redrive_engine::error::{Error, PortResult as Result};
@@ -26,7 +26,7 @@ pub(crate) async fn payload_of(reader: &impl SqlReader, run: i64, revision: u32)
 }
 
 /// `GET …/revisions/{revision}`.
-pub(crate) async fn revision(reader: &impl Reader, at: &RunRef, revision: Option<u32>) -> Result<RevisionView> {
+pub(crate) async fn revision(reader: &impl StoreReader, at: &RunRef, revision: Option<u32>) -> Result<RevisionView> {
     let run = run_number(reader, at).await?;
     let summary = summary(reader, run).await?;
     let revision = revision.unwrap_or(summary.revision);
@@ -102,7 +102,7 @@ pub(crate) async fn changed_attempts(reader: &impl SqlReader, run: i64, from: u3
 }
 
 /// What an attempt was sent, and the payload that it was made from.
-pub(crate) async fn sent(reader: &impl Reader, at: &RunRef, attempt: u32) -> Result<SentPayload> {
+pub(crate) async fn sent(reader: &impl StoreReader, at: &RunRef, attempt: u32) -> Result<SentPayload> {
     let run = run_number(reader, at).await?;
     let revision = revision_of(reader, run, attempt).await?.ok_or(Error::NotFound("attempt"))?;
     let changed = changed_payload(reader, run, attempt, None).await?;

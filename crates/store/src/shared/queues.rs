@@ -7,7 +7,7 @@ use redrive_core::wire::{QueueSettings, QueueView, QueuesAnswer};
 use super::columns::{Columns, json, number, parsed, text, time, time_or_none, whole};
 use super::counters::{CountsByState, counts_by_queue};
 use super::cursor::{seal, unseal};
-use super::reader::{Reader, SqlReader};
+use super::reader::{SqlReader, StoreReader};
 use super::runs::PAGE_MAX;
 use redrive_engine::error::{Error, PortResult as Result};
 
@@ -18,7 +18,7 @@ const QUEUES: &str = "SELECT id, name, settings, created_at,
 const QUESTION: &str = "queues";
 
 /// Sorted by name.
-pub(crate) async fn list_queues(reader: &impl Reader, limit: u32, cursor: Option<&str>) -> Result<QueuesAnswer> {
+pub(crate) async fn list_queues(reader: &impl StoreReader, limit: u32, cursor: Option<&str>) -> Result<QueuesAnswer> {
     let after = match cursor {
         Some(cursor) => String::from_utf8(unseal(QUESTION, cursor)?).map_err(|_| Error::BadCursor)?,
         None => String::new(),
@@ -37,7 +37,7 @@ pub(crate) async fn list_queues(reader: &impl Reader, limit: u32, cursor: Option
     Ok(QueuesAnswer { queues, next_cursor })
 }
 
-pub(crate) async fn one_queue(reader: &impl Reader, name: &QueueName) -> Result<QueueView> {
+pub(crate) async fn one_queue(reader: &impl StoreReader, name: &QueueName) -> Result<QueueView> {
     let counts = counts_by_queue(reader).await?;
     let found = reader
         .row(&format!("{QUEUES} WHERE name = $1"), &[name.as_str().into()])

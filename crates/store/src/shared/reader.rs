@@ -240,9 +240,9 @@ pub(crate) trait OperationQueries: SqlReader {
 }
 
 /// All that reads need of an adapter.
-pub(crate) trait Reader: RunQueries + CounterQueries + PatternQueries + OperationQueries {}
+pub(crate) trait StoreReader: RunQueries + CounterQueries + PatternQueries + OperationQueries {}
 
-impl<R: RunQueries + CounterQueries + PatternQueries + OperationQueries> Reader for R {}
+impl<R: RunQueries + CounterQueries + PatternQueries + OperationQueries> StoreReader for R {}
 
 /// Runs a read that never waits.
 pub(crate) fn ready<T>(read: impl Future<Output = Result<T>>) -> Result<T> {

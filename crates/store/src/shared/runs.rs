@@ -16,7 +16,7 @@ use super::columns::{
 };
 use super::cursor::{seal_numbers, unseal_numbers};
 use super::filter::{CoveredColumns, ResolvedFilter, is_deferred, or_all_states, resolve};
-use super::reader::{Reader, SqlParam, SqlParams};
+use super::reader::{SqlParam, SqlParams, StoreReader};
 use super::scan::{ListPosition, RunScan};
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::model::{PageCall, RunFilter, TenantScope};
@@ -32,7 +32,7 @@ const COUNT_EXAMINED_MAX: u64 = 50_000;
 
 /// A list by due time has only runs with one: scheduled and not held.
 pub(crate) async fn list_runs(
-    reader: &impl Reader,
+    reader: &impl StoreReader,
     scope: &TenantScope,
     filter: &RunFilter,
     page: &PageCall,
@@ -42,7 +42,7 @@ pub(crate) async fn list_runs(
 }
 
 pub(crate) async fn list_within(
-    reader: &impl Reader,
+    reader: &impl StoreReader,
     scope: &TenantScope,
     filter: &RunFilter,
     page: &PageCall,
@@ -75,7 +75,7 @@ struct FoundRuns {
 }
 
 async fn find(
-    reader: &impl Reader,
+    reader: &impl StoreReader,
     filter: &ResolvedFilter,
     sort: Sort,
     after: Option<ListPosition>,
@@ -105,7 +105,7 @@ struct Total {
 }
 
 /// How many runs match: from the counters if they can tell, otherwise counted up to a bound.
-async fn total(reader: &impl Reader, filter: &ResolvedFilter, sort: Sort) -> Result<Total> {
+async fn total(reader: &impl StoreReader, filter: &ResolvedFilter, sort: Sort) -> Result<Total> {
     if !filter.is_counted() {
         return count_up(reader, filter, sort).await;
     }
@@ -122,7 +122,7 @@ async fn total(reader: &impl Reader, filter: &ResolvedFilter, sort: Sort) -> Res
     Ok(Total { n: if is_capped { COUNT_MAX } else { n }, is_capped })
 }
 
-async fn counted<R: Reader>(reader: &R, filter: &ResolvedFilter, sort: Sort) -> Result<u64> {
+async fn counted<R: StoreReader>(reader: &R, filter: &ResolvedFilter, sort: Sort) -> Result<u64> {
     let mut params = SqlParams::default();
     let states = or_all_states(filter.states.as_deref());
     let mut all = vec![R::one_of("state", SqlParam::Numbers(states), &mut params)];
@@ -154,7 +154,7 @@ fn is_counted(state: i64, detail: i64, held: Option<bool>, sort: Sort) -> bool {
 }
 
 /// How many of them a default list hides.
-async fn hidden<R: Reader>(reader: &R, filter: &ResolvedFilter, now: Timestamp) -> Result<u64> {
+async fn hidden<R: StoreReader>(reader: &R, filter: &ResolvedFilter, now: Timestamp) -> Result<u64> {
     let mut params = SqlParams::default();
     let deferred = is_deferred(&params.add(now));
     let mut shown = filter.clone();
@@ -166,7 +166,7 @@ async fn hidden<R: Reader>(reader: &R, filter: &ResolvedFilter, now: Timestamp) 
     Ok(n.unwrap_or(0))
 }
 
-async fn count_up(reader: &impl Reader, filter: &ResolvedFilter, sort: Sort) -> Result<Total> {
+async fn count_up(reader: &impl StoreReader, filter: &ResolvedFilter, sort: Sort) -> Result<Total> {
     let mut scan = RunScan::begin(reader, filter, sort, None, usize::MAX).await?;
     let mut n = 0;
     for _ in 0..COUNT_EXAMINED_MAX {
@@ -194,13 +194,13 @@ const SUMMARY: &str = "SELECT \
 static SUMMARIES: LazyLock<String> = LazyLock::new(|| format!("{SUMMARY} WHERE runs.id = ANY($1)"));
 
 /// The runs with these numbers, in this order; a deleted one is left out.
-pub(crate) async fn summaries(reader: &impl Reader, runs: &[i64]) -> Result<Vec<RunSummary>> {
+pub(crate) async fn summaries(reader: &impl StoreReader, runs: &[i64]) -> Result<Vec<RunSummary>> {
     let read = reader.rows_any(&SUMMARIES, &[runs.into()]).await?.read(|row| Ok((number(row, 29)?, summary_of(row)?)));
     let mut found: HashMap<i64, RunSummary> = read?.into_iter().collect();
     Ok(runs.iter().filter_map(|run| found.remove(run)).collect())
 }
 
-pub(crate) async fn summary(reader: &impl Reader, run: i64) -> Result<RunSummary> {
+pub(crate) async fn summary(reader: &impl StoreReader, run: i64) -> Result<RunSummary> {
     summaries(reader, &[run]).await?.pop().ok_or(Error::NotFound("run").into())
 }
 

@@ -8,7 +8,7 @@ use redrive_core::wire::Sort;
 use super::columns::{Columns, number, text};
 use super::filter::{CoveredColumns, ResolvedFilter, or_all_states};
 use super::lookup::{queue_numbers, queue_numbers_of};
-use super::reader::{Reader, SqlParam, SqlParams};
+use super::reader::{SqlParam, SqlParams, StoreReader};
 use redrive_engine::error::{Error, PortResult as Result};
 
 /// With more patterns than this, one range over all runs reads less.
@@ -84,7 +84,7 @@ impl RunIndex {
 }
 
 /// The index that a list is read from, and the key of each range.
-async fn plan(reader: &impl Reader, filter: &ResolvedFilter, sort: Sort) -> Result<(RunIndex, Vec<Vec<i64>>)> {
+async fn plan(reader: &impl StoreReader, filter: &ResolvedFilter, sort: Sort) -> Result<(RunIndex, Vec<Vec<i64>>)> {
     if sort == Sort::Due {
         return Ok((RunIndex::Due, due_ranges(reader, filter).await?));
     }
@@ -114,7 +114,7 @@ fn urgent_ranges(urgent: &[i64], states: Option<&[i64]>) -> impl Iterator<Item =
 }
 
 /// One range for each tenant with due runs in each queue.
-async fn due_ranges(reader: &impl Reader, filter: &ResolvedFilter) -> Result<Vec<Vec<i64>>> {
+async fn due_ranges(reader: &impl StoreReader, filter: &ResolvedFilter) -> Result<Vec<Vec<i64>>> {
     let queues = match (&filter.queues, filter.tenant) {
         (Some(queues), _) => queues.clone(),
         (None, Some(tenant)) => queue_numbers_of(reader, tenant).await?,
@@ -137,7 +137,7 @@ const MATCH: i64 = 1;
 const MATCH_BY_TEMPLATE: i64 = 2;
 
 /// Whether a row matches, as one of the numbers above. Where the range covers the filter, the index alone answers.
-fn match_sql<R: Reader>(filter: &ResolvedFilter, covered: CoveredColumns, params: &mut SqlParams) -> String {
+fn match_sql<R: StoreReader>(filter: &ResolvedFilter, covered: CoveredColumns, params: &mut SqlParams) -> String {
     let residual = filter.residual::<R>(covered, params);
     let inner = match &filter.words {
         Some(words) => {
@@ -224,7 +224,7 @@ impl ScannedRun {
 struct TemplateMatches(HashMap<i64, bool>);
 
 impl TemplateMatches {
-    async fn load(&mut self, reader: &impl Reader, filter: &ResolvedFilter, rows: &[ScannedRun]) -> Result<()> {
+    async fn load(&mut self, reader: &impl StoreReader, filter: &ResolvedFilter, rows: &[ScannedRun]) -> Result<()> {
         let Some(words) = &filter.words else { return Ok(()) };
         let asked = rows.iter().filter(|row| row.matches == MATCH_BY_TEMPLATE).filter_map(|row| row.pattern);
         let mut unknown: Vec<i64> = asked.filter(|pattern| !self.0.contains_key(pattern)).collect();
@@ -275,7 +275,7 @@ pub(crate) struct RunScan<'a, R> {
     templates: TemplateMatches,
 }
 
-impl<'a, R: Reader> RunScan<'a, R> {
+impl<'a, R: StoreReader> RunScan<'a, R> {
     /// Begins after `after`. `wanted` is about how many rows the caller takes.
     pub(crate) async fn begin(
         reader: &'a R,
@@ -347,7 +347,11 @@ impl<'a, R: Reader> RunScan<'a, R> {
 }
 
 /// Those of the runs that match a filter.
-pub(crate) async fn matching_runs<R: Reader>(reader: &R, filter: &ResolvedFilter, runs: &[i64]) -> Result<Vec<i64>> {
+pub(crate) async fn matching_runs<R: StoreReader>(
+    reader: &R,
+    filter: &ResolvedFilter,
+    runs: &[i64],
+) -> Result<Vec<i64>> {
     let mut params = SqlParams::default();
     params.add(runs);
     let matches = match_sql::<R>(filter, CoveredColumns::default(), &mut params);

@@ -1,4 +1,4 @@
-//! The store opened beside its server, for `keys` and `doctor`: never made, never migrated.
+//! Access to a store without or beside its server, for `keys` and `doctor`. Never creates or migrates a store.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use redrive_engine::clock::Clock;
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::model::{KeyRecord, TenantScope};
 
-/// A check names no more than so many complaints.
+/// Complaints that a check lists at most.
 const COMPLAINTS_MAX: u32 = 20;
 
 pub struct Visit {
@@ -25,7 +25,7 @@ pub struct Visit {
     clock: Arc<dyn Clock>,
 }
 
-/// How a store is set up, as SQLite itself says.
+/// The settings of a store, as SQLite reports them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setup {
     pub sqlite_version: &'static str,
@@ -34,7 +34,7 @@ pub struct Setup {
     /// 2 is FULL: a commit is on disk when it is answered.
     pub synchronous: u32,
     pub bytes: u64,
-    /// Of them, pages that hold nothing.
+    /// Free pages among them.
     pub free_bytes: u64,
 }
 
@@ -74,7 +74,7 @@ impl Visit {
         })
     }
 
-    /// What SQLite finds wrong with the file; empty is well. `deep` also compares every index with its table.
+    /// What SQLite finds wrong with the file. `deep` also compares every index with its table.
     pub fn complaints(&self, deep: bool) -> Result<Vec<String>> {
         let pragma = if deep { "integrity_check" } else { "quick_check" };
         let mut check = self.conn.prepare(&format!("PRAGMA {pragma}({COMPLAINTS_MAX})"))?;
@@ -84,7 +84,7 @@ impl Visit {
             match rows.next() {
                 Ok(Some(row)) => found.push(row.get::<_, String>(0)?),
                 Ok(None) => break,
-                // Damage may be such that the check itself can't go on.
+                // Damage can end the check itself.
                 Err(error) => {
                     found.push(error.to_string());
                     break;
@@ -98,7 +98,7 @@ impl Visit {
         Ok(found)
     }
 
-    /// Names are tables to SQLite, and no index that it compares.
+    /// The names of runs are tables, which the check does not compare.
     fn nameless(&self) -> Result<Option<String>> {
         let sql = "SELECT count(*) FROM runs WHERE NOT EXISTS
                        (SELECT 1 FROM run_names_new n WHERE n.key_hash = runs.key_hash AND n.run = runs.id)
@@ -115,13 +115,13 @@ impl Visit {
         ready(figures::health(&self.conn, &TenantScope::All, self.now()))
     }
 
-    /// When a server last said that it was there.
+    /// A server's last stamp.
     pub fn last_stamp(&self) -> Result<Option<Timestamp>> {
         let at: Option<i64> = self.conn.query_row("SELECT max(at) FROM stamps", [], |row| row.get(0))?;
         Ok(at.map(Timestamp::from_millis))
     }
 
-    /// Counters that are not what a recount says, at one moment.
+    /// Counters that differ from a recount.
     pub fn miscounted(&self) -> Result<Miscounted> {
         let counted = "SELECT state, tenant, queue, reason, detail, count(*) FROM runs GROUP BY 1, 2, 3, 4, 5";
         let totals = "SELECT state, queue, reason, detail, count(*) FROM runs GROUP BY 1, 2, 3, 4";
@@ -142,7 +142,7 @@ impl Visit {
         self.conn.query_row(&sql, [], |row| Ok(Miscounted::read(row)))?
     }
 
-    /// Counts everything anew, in one commit.
+    /// Rebuilds all counters in one commit.
     pub fn recount(&self) -> Result<()> {
         let closed = closed_states();
         let done = self.conn.execute_batch(&format!(

@@ -1,4 +1,4 @@
-//! PostgreSQL's rows as the shared readers of columns see them.
+//! PostgreSQL's rows, for the shared functions that read columns.
 
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, Type};
@@ -7,7 +7,7 @@ pub(crate) use crate::shared::columns::*;
 
 use redrive_engine::error::PortResult as Result;
 
-/// Text or bytes, borrowed from the row: both travel as they lie.
+/// Text or bytes, borrowed from the row: both have the same wire format.
 struct Raw<'a>(&'a [u8]);
 
 impl<'a> FromSql<'a> for Raw<'a> {
