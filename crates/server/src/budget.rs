@@ -209,8 +209,8 @@ impl AnswerBudget {
     }
 
     /// The turn for a large read; held until the answer is written.
-    pub(crate) async fn turn(&self, holder: Holder) -> Result<Turn> {
-        let turn = self.turns.take(&holder);
+    pub(crate) async fn turn(&self, holder: Holder) -> Result<FairPermit> {
+        let turn = self.turns.acquire(&holder);
         let waited = tokio::time::timeout(Duration::from_millis(LARGE_READS_WAIT_MS), turn).await;
         waited.ok().flatten().ok_or_else(busy)
     }

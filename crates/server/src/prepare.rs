@@ -63,7 +63,7 @@ fn rewrite_payload(payload: &str, changes: &[HandedChange], policy: &Policy) -> 
     }
     let changes: Vec<HandedChange> =
         rewritten.changes.into_iter().map(|(change, done)| HandedChange { change, applied: done.is_ok() }).collect();
-    let to_store = NewSent { changes: encoded(&changes)?, body: encode(rewritten.payload.as_bytes()) };
+    let to_store = NewSentPayload { changes: encoded(&changes)?, body: encode(rewritten.payload.as_bytes()) };
     let payload =
         RawValue::from_string(rewritten.payload).map_err(|error| HttpProblem::internal(&error.to_string()))?;
     Ok(Some(RewrittenPayload { payload, changes, to_store }))

@@ -28,7 +28,7 @@ pub(crate) async fn compute<T: Send + 'static>(
     if bytes <= INLINE_MAX_BYTES {
         return work();
     }
-    let Some(turn) = app.large_work.take(holder).await else { return Err(HttpProblem::plain(Code::Closing)) };
+    let Some(turn) = app.large_work.acquire(holder).await else { return Err(HttpProblem::plain(Code::Closing)) };
     beside(move || {
         // Held here and not by the caller, who may stop waiting before the work ends.
         let _turn = turn;

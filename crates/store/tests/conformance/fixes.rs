@@ -72,7 +72,7 @@ pub async fn a_fix_made_from_another_revision_is_refused(world: World) {
 }
 
 pub async fn supplied_payload_makes_a_run_replayable(world: World) {
-    let mut report = Report { run: new_run("r1"), failed: failed(BUG) };
+    let mut report = NewFailure { run: new_run("r1"), failed: failed(BUG) };
     report.run.payload = payload(PayloadKind::Omitted, b"");
     world.store.report(report).await.unwrap();
     let refused = world.act("r1", Triage::replay(true)).await;

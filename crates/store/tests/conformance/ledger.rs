@@ -98,7 +98,7 @@ pub async fn repeated_unnamed_outcome_is_the_same_entry(world: World) {
 }
 
 pub async fn unnamed_steps_of_an_ending_match_by_position(world: World) {
-    let with = |steps| Report { run: new_run("r1"), failed: FailedAttempt { steps, ..failed(TIMEOUT) } };
+    let with = |steps| NewFailure { run: new_run("r1"), failed: FailedAttempt { steps, ..failed(TIMEOUT) } };
     let two = || vec![unnamed("mail", Committed), unnamed("mail", Committed)];
     world.store.report(with(two())).await.unwrap();
     world.wait(3_600_000);

@@ -61,7 +61,7 @@ pub(crate) async fn report(app: App, call: ReportCall) -> Result<FailuresReply> 
 }
 
 /// Report → captured → classified → what the store takes.
-fn prepare(app: &App, who: &Principal, query: &TenantQuery, raw: &[u8]) -> Result<Report> {
+fn prepare(app: &App, who: &Principal, query: &TenantQuery, raw: &[u8]) -> Result<NewFailure> {
     let report: FailureReport = parse(raw)?;
     let tenant = who.tenant(&[query.tenant.as_ref(), report.tenant.as_ref()])?;
     let (fields, report) = split(report);
