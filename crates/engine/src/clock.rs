@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_restart_time_goes_on_from_the_newest_written_time() {
+    fn time_continues_from_the_newest_row_after_a_restart() {
         let floor = noon().plus_ms(DAY_MS);
         let (wall, clock) = steady(Some(floor));
         assert_eq!(clock.now(), floor);

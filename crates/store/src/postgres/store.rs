@@ -378,7 +378,7 @@ mod tests {
     /// Behind a new connection may be a database that has not seen all that the last one had: its log is read from where it
     /// says itself that it was read to.
     #[tokio::test]
-    async fn how_far_the_log_was_followed_is_forgotten_with_the_connection() {
+    async fn a_lost_connection_resets_the_change_log_position() {
         let database = Database::fresh().unwrap();
         let store = open(&database).await;
         store.followed.keep(1, &Outcomes { from: 3, to: 9, runs: Vec::new(), more: false, canary: None });

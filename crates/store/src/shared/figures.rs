@@ -1,13 +1,11 @@
 //! The health of tenants and of the whole store.
 
-use redrive_core::ids::{QueueName, Tenant};
-use redrive_core::policy::{Limits, RetryBy};
+use redrive_core::ids::Tenant;
+use redrive_core::policy::Limits;
 use redrive_core::run::StateName;
-use redrive_core::time::{MINUTE_MS, Timestamp};
+use redrive_core::time::Timestamp;
 use redrive_core::verdict::DeadBecause;
-use redrive_core::wire::{
-    HealthAnswer, QueueAlert, QueueSettings, TenantHealth, TenantLimits, TenantView, TenantsAnswer,
-};
+use redrive_core::wire::{HealthAnswer, QueueAlert, TenantHealth, TenantLimits, TenantView, TenantsAnswer};
 
 use super::columns::{Columns, json, number, parsed, text, time, whole};
 use super::counters::{CounterRow, CountsByState, counters, counters_of};
@@ -17,12 +15,11 @@ use super::lookup::{ReadScope, oldest_due, read_scope, tenant_number};
 use super::reader::{SqlParam, StoreReader};
 use super::runs::PAGE_MAX;
 use redrive_engine::error::{Error, PortResult as Result};
+use redrive_engine::health::{self, ServedQueue};
 use redrive_engine::model::StateCounts;
 use redrive_engine::model::{HourlyKind, TenantScope};
 use redrive_engine::runs::document::{HELD, position};
 
-/// A queue with due runs and no lease call for this long seems to have no worker.
-const NO_WORKER_AFTER_MS: u64 = 5 * MINUTE_MS;
 /// Queues that health names, of each kind.
 const QUEUES_NAMED_MAX: usize = 1_000;
 /// The states that the list of tenants shows.
@@ -123,8 +120,8 @@ pub(crate) async fn standing(reader: &impl StoreReader, scope: &TenantScope) -> 
 }
 
 fn is_poison(count: &CounterRow) -> bool {
-    let poison = [DeadBecause::Poison, DeadBecause::Permanent, DeadBecause::Unsafe, DeadBecause::Rejected];
-    count.state == StateName::Dead && poison.iter().any(|because| position(DeadBecause::ALL, because) == count.detail)
+    let because = DeadBecause::ALL.iter().find(|because| position(DeadBecause::ALL, because) == count.detail);
+    count.state == StateName::Dead && because.is_some_and(|because| health::is_poison(*because))
 }
 
 /// To a tenth.
@@ -138,11 +135,11 @@ pub(crate) async fn health(reader: &impl StoreReader, scope: &TenantScope, now: 
     let counters = counters(reader, scope).await?;
     let queues = seen_queues(reader, scope, &counters).await?;
     let mut without_workers = Vec::new();
-    for queue in queues.iter().filter(|queue| queue.is_quiet(now)).take(QUEUES_NAMED_MAX) {
+    for (number, queue) in queues.iter().filter(|(_, queue)| queue.is_quiet(now)).take(QUEUES_NAMED_MAX) {
         let oldest = match scope {
-            ReadScope::All => reader.oldest_due_by_tenant(queue.number).await?,
+            ReadScope::All => reader.oldest_due_by_tenant(*number).await?,
             ReadScope::One(tenant) => {
-                oldest_due(reader, queue.number, tenant).await?.map(|due| (tenant, due)).into_iter().collect()
+                oldest_due(reader, *number, tenant).await?.map(|due| (tenant, due)).into_iter().collect()
             }
             ReadScope::Nobody => Vec::new(),
         };
@@ -157,17 +154,16 @@ pub(crate) async fn health(reader: &impl StoreReader, scope: &TenantScope, now: 
 
 fn health_answer(
     counters: &[CounterRow],
-    queues: Vec<SeenQueue>,
+    queues: Vec<(i64, ServedQueue)>,
     queues_without_workers: Vec<QueueAlert>,
     set_aside: u64,
     now: Timestamp,
 ) -> HealthAnswer {
     let states = CountsByState::sum(counters);
-    let ownerless = queues.into_iter().filter(|queue| queue.settings.owner.is_none());
+    let ownerless = queues.into_iter().filter(|(_, queue)| queue.settings.owner.is_none());
     let (dead, review) = (states.of(StateName::Dead), states.of(StateName::Review));
-    let quiet = dead + review + set_aside == 0 && queues_without_workers.is_empty();
     HealthAnswer {
-        status: if quiet { "ok" } else { "attention" }.to_owned(),
+        status: health::status(dead + review + set_aside, &queues_without_workers).to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         now,
         dead,
@@ -175,7 +171,7 @@ fn health_answer(
         scheduled: states.of(StateName::Scheduled),
         running: states.of(StateName::Running),
         queues_without_workers,
-        queues_without_owner: ownerless.map(|queue| queue.name).take(QUEUES_NAMED_MAX).collect(),
+        queues_without_owner: ownerless.map(|(_, queue)| queue.name).take(QUEUES_NAMED_MAX).collect(),
         set_aside,
         clock: None,
     }
@@ -185,17 +181,12 @@ fn health_answer(
 const SET_ASIDE: &str = "SELECT count(*) FROM (
          SELECT 1 FROM set_aside UNION ALL SELECT 1 FROM runs_set_aside LIMIT 10000) AS kept";
 
-/// A queue that a scope may see.
-struct SeenQueue {
-    number: i64,
-    name: QueueName,
-    settings: QueueSettings,
-    /// When workers last asked for runs, by the tenant they asked for; 0 is all tenants.
-    calls: Vec<(i64, Timestamp)>,
-}
-
-/// The queues of a scope, by name. A tenant sees the queues that it has runs in.
-async fn seen_queues(reader: &impl StoreReader, scope: ReadScope, counters: &[CounterRow]) -> Result<Vec<SeenQueue>> {
+/// The queues of a scope with their numbers, by name. A tenant sees the queues that it has runs in.
+async fn seen_queues(
+    reader: &impl StoreReader,
+    scope: ReadScope,
+    counters: &[CounterRow],
+) -> Result<Vec<(i64, ServedQueue)>> {
     let calls = reader
         .rows("SELECT queue, tenant, at FROM lease_calls", &[])
         .await?
@@ -212,18 +203,18 @@ async fn seen_queues(reader: &impl StoreReader, scope: ReadScope, counters: &[Co
             .await?
             .read(|row| seen_queue(row, scope, &calls))?
     };
-    queues.sort_by(|a, b| a.name.as_str().cmp(b.name.as_str()));
+    queues.sort_by(|(_, a), (_, b)| a.name.as_str().cmp(b.name.as_str()));
     Ok(queues)
 }
 
-fn seen_queue(row: &impl Columns, scope: ReadScope, calls: &[LeaseCallRow]) -> Result<SeenQueue> {
+fn seen_queue(row: &impl Columns, scope: ReadScope, calls: &[LeaseCallRow]) -> Result<(i64, ServedQueue)> {
     let number = number(row, 0)?;
-    Ok(SeenQueue {
-        number,
+    let queue = ServedQueue {
         name: parsed(row, 1, "queue")?,
         settings: json(text(row, 2)?, "queue settings")?,
         calls: calls.iter().filter_map(|call| call.of(number, scope)).collect(),
-    })
+    };
+    Ok((number, queue))
 }
 
 /// When workers last asked for runs of a queue and a tenant; 0 is all of either.
@@ -240,37 +231,4 @@ impl LeaseCallRow {
         let is_seen = scope.sees(self.tenant) || (scope != ReadScope::Nobody && self.tenant == 0);
         ((self.queue == queue || self.queue == 0) && is_seen).then_some((self.tenant, self.at))
     }
-}
-
-impl SeenQueue {
-    /// No worker for all tenants has asked for it lately, so due runs may be without a worker.
-    fn is_quiet(&self, now: Timestamp) -> bool {
-        self.settings.retry_by == RetryBy::Worker && !self.has_workers(0, now)
-    }
-
-    /// A tenant's runs are served by its own workers and by workers for all tenants.
-    fn has_workers(&self, tenant: i64, now: Timestamp) -> bool {
-        let late = now.minus_ms(NO_WORKER_AFTER_MS);
-        self.calls.iter().any(|(of, at)| (*of == tenant || *of == 0) && *at > late)
-    }
-
-    /// The longest wait for a worker among tenants with their oldest due time, if it is long enough to alert.
-    fn alert(&self, oldest: impl IntoIterator<Item = (i64, Timestamp)>, now: Timestamp) -> Option<QueueAlert> {
-        let late = now.minus_ms(NO_WORKER_AFTER_MS);
-        let unserved = oldest.into_iter().filter(|(tenant, due)| *due <= late && !self.has_workers(*tenant, now));
-        let oldest_due_at = unserved.map(|(_, due)| due).min()?;
-        Some(QueueAlert {
-            queue: self.name.clone(),
-            oldest_due_at,
-            last_lease_call_at: self.calls.iter().map(|(_, at)| *at).max(),
-            what_to_do: what_to_do(&self.name),
-        })
-    }
-}
-
-fn what_to_do(queue: &QueueName) -> String {
-    format!(
-        "Start a worker that leases `{queue}`, or set its retry_by to caller if whoever reports its failures also \
-         retries them."
-    )
 }

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_ends_by_count_or_bytes_and_is_never_empty() {
+    fn a_page_ends_by_count_or_bytes_never_empty() {
         let page = BodyPage::fill_within([(9, 50), (8, 1)], 3, 10);
         assert_eq!((page.numbers.as_slice(), page.more), ([9].as_slice(), true), "the first always fits");
         let page = BodyPage::fill_within((1..=4).map(|n| (10 - n, 1)), 3, 10);

@@ -12,7 +12,7 @@ use crate::opening::{options, until_somebody_waits};
 use crate::world::{World, at, numbered, report, start};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_database_that_crashes_loses_nothing_acknowledged_and_is_used_again() {
+async fn a_database_crash_loses_nothing_acknowledged() {
     let server = Server::start().unwrap();
     let database = Database::on(server.url()).unwrap();
     let dice = Arc::new(SeededDice::new(7));
@@ -52,7 +52,7 @@ async fn a_database_that_crashes_loses_nothing_acknowledged_and_is_used_again() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_report_and_its_figures_are_one_commit_over_a_new_connection_too() {
+async fn report_and_counters_share_a_commit_after_a_reconnect() {
     let mut world = World::postgres().await;
     world.sql("CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'refused'; END $$");
     for table in ["counter_deltas", "hour_deltas", "pattern_deltas", "change_deltas"] {
@@ -67,7 +67,7 @@ async fn a_report_and_its_figures_are_one_commit_over_a_new_connection_too() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_caller_that_hangs_up_leaves_no_transaction_and_no_half_of_a_write() {
+async fn a_disconnected_caller_leaves_no_transaction_and_no_partial_write() {
     let world = World::postgres().await;
     for n in 0..50 {
         // Cut off as soon as they have to wait.
@@ -95,7 +95,7 @@ async fn a_caller_that_hangs_up_leaves_no_transaction_and_no_half_of_a_write() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_read_that_is_cut_off_in_its_middle_leaves_no_transaction() {
+async fn a_cancelled_read_leaves_no_open_transaction() {
     let database = Database::fresh().unwrap();
     let store = Arc::new(PgStore::open(options(database.url())).await.unwrap());
     store.start(start("r")).await.unwrap();
@@ -120,7 +120,7 @@ async fn a_read_that_is_cut_off_in_its_middle_leaves_no_transaction() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_database_that_took_over_and_lacks_a_tenant_gives_nobody_elses_number_to_it() {
+async fn a_failover_database_never_reuses_a_tenant_number() {
     let world = World::postgres().await;
     // So many that each line has met the tenant.
     for n in 0..8 {

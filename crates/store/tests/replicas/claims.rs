@@ -23,7 +23,7 @@ async fn enqueue(world: &World, run: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_claim_that_is_done_anew_carries_what_it_got_then() {
+async fn a_retried_claim_returns_the_runs_of_its_last_try() {
     let world = World::postgres().await;
     for run in ["first", "second"] {
         enqueue(&world, run).await;
@@ -58,7 +58,7 @@ async fn a_claim_comes_to_each_payload_once() {
 
 /// As rows from before it was kept.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_that_does_not_say_how_long_its_payload_is_counts_all_the_same() {
+async fn payload_size_is_looked_up_when_the_row_lacks_it() {
     let world = World::postgres().await;
     for run in ["a", "b", "c"] {
         enqueue(&world, run).await;
@@ -71,7 +71,7 @@ async fn a_run_that_does_not_say_how_long_its_payload_is_counts_all_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_claim_that_can_not_be_written_says_why_and_leaves_all_as_it_was() {
+async fn a_failed_claim_reports_why_and_changes_nothing() {
     let world = World::postgres().await;
     for n in 0..10 {
         enqueue(&world, &format!("r{n}")).await;

@@ -13,7 +13,7 @@ const CLAIMS: usize = 50;
 const LONG_AGO_MS: u64 = 120_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_claimed_long_ago_costs_a_claim_nothing_though_it_can_not_be_vacuumed() {
+async fn dead_index_entries_cost_a_claim_nothing_before_vacuum() {
     let (few, many) = (read_by_claims(0).await, read_by_claims(DEAD).await);
     // All there is is looked at now and then: once here, which is the first look of all.
     let once = i64::try_from(2 * DEAD).unwrap();
@@ -21,7 +21,7 @@ async fn what_was_claimed_long_ago_costs_a_claim_nothing_though_it_can_not_be_va
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_claim_from_a_backlog_does_not_pay_for_the_one_before_it() {
+async fn a_claim_does_not_pay_for_the_claim_before() {
     let mut world = World::postgres().await;
     let (somebody, moved) = holds_a_transaction(&world).await;
     for n in 0..DEAD {

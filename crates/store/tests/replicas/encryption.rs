@@ -52,7 +52,7 @@ async fn opened(server: &Server, host: &str, query: &str) -> Result<String, Stri
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_named_root_lets_in_its_own_server_by_its_own_name_and_nobody_else() {
+async fn a_named_root_trusts_only_its_server_and_name() {
     let folder = tempfile::tempdir().unwrap();
     let (ours, others) = (root(folder.path(), "ours"), root(folder.path(), "others"));
     let (cert, key) = signed(folder.path(), "ours");

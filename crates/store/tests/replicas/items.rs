@@ -13,7 +13,7 @@ const PIECES: usize = 4;
 const ITEMS: &str = "operation_items_pkey";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_item_of_a_large_set_costs_what_one_of_a_small_set_does() {
+async fn items_cost_the_same_in_large_and_small_sets() {
     let (small, large) = (read_by_a_replay(PIECE, ITEMS).await, read_by_a_replay(PIECES * PIECE, ITEMS).await);
     // Half as much again: the pieces' own beginnings and ends.
     let most = small * i64::try_from(PIECES).unwrap() * 3 / 2;

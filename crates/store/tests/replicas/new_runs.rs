@@ -19,7 +19,7 @@ async fn reported_beside(world: &World, reports: Vec<NewFailure>) -> Vec<Result<
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_another_replica_has_recorded_is_known_again_among_new_ones() {
+async fn a_run_of_another_replica_is_recognised_in_a_batch() {
     let world = World::postgres().await;
     let first = world.store.report(report("r1", TIMEOUT)).await.unwrap();
     let both = vec![report("r2", TIMEOUT), report("r1", TIMEOUT)];

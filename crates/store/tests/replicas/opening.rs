@@ -76,7 +76,7 @@ async fn replicas_that_start_together_make_one_first_key() {
 }
 
 #[tokio::test]
-async fn a_database_newer_than_the_binary_is_refused_and_left_alone() {
+async fn a_newer_database_is_refused_and_unchanged() {
     let database = Database::fresh().unwrap();
     PgStore::open(options(database.url())).await.unwrap().close().await;
     database.sql("UPDATE schema_version SET version = 99").unwrap();

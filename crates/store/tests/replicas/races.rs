@@ -99,7 +99,7 @@ async fn no_run_is_dealt_to_two_workers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn runs_of_one_order_key_go_out_one_at_a_time_over_all_replicas() {
+async fn order_keys_hold_across_replicas() {
     let world = World::postgres().await;
     let stores = [world.store.clone(), world.beside().await];
     for n in 0..20 {
@@ -118,7 +118,7 @@ async fn runs_of_one_order_key_go_out_one_at_a_time_over_all_replicas() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tenant_has_no_more_under_way_than_it_may_over_all_replicas() {
+async fn tenant_limits_hold_across_replicas() {
     const MOST: usize = 5;
     let limits = Some(Limits { max_running: Some(MOST as u64), leases_per_s: None });
     let limited = TenantPolicy { tier: None, policy: PolicyLayer { limits, ..PolicyLayer::default() } };
@@ -211,7 +211,7 @@ async fn success_beats_rescue_whichever_replica_commits_first() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_one_replica_sets_for_a_queue_holds_at_the_other_within_a_second() {
+async fn queue_settings_reach_other_replicas_within_a_second() {
     let world = World::postgres().await;
     let other = world.beside().await;
     let send = |n: u32| {

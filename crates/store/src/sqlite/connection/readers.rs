@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_of_a_store_that_is_not_in_wal_mode_is_refused() {
+    fn readers_refuse_a_store_without_wal_mode() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store.db");
         let writer = Connection::open(&path).unwrap();

@@ -66,7 +66,7 @@ fn a_run_that_came_without_a_payload_shows_none() {
 }
 
 #[test]
-fn attempts_are_shown_with_what_came_late_and_the_last_verdict() {
+fn attempts_show_late_failures_and_the_last_verdict() {
     let fixture = Fixture::with([Seed { state: StateName::Recovered, attempt: 2, ..Seed::default() }]);
     attempt(&fixture, 1, 1, Outcome::Failed, Some(VERDICT), r#"{"error":{"message":"out"},"tool":"stripe"}"#);
     attempt(&fixture, 1, 2, Outcome::Succeeded, None, r#"{"output":{"ok": 1}}"#);
@@ -97,7 +97,7 @@ fn the_attempt_under_way_is_shown_as_running() {
 }
 
 #[test]
-fn the_history_merges_moves_and_attempts_in_the_order_of_time() {
+fn history_merges_moves_and_attempts_by_time() {
     let fixture = Fixture::with([Seed::default()]);
     attempt(&fixture, 1, 1, Outcome::Failed, Some(VERDICT), "{}");
     attempt(&fixture, 1, 2, Outcome::Cancelled, None, "{}");

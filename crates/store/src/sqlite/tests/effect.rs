@@ -32,7 +32,7 @@ fn used(fixture: &Fixture, run: i64, key: &str, days_ago: i64) {
 }
 
 #[test]
-fn an_entry_outlives_its_run_by_ninety_days_of_not_being_used() {
+fn an_entry_outlives_its_run_by_ninety_unused_days() {
     let fixture = Fixture::with([Seed::default(), Seed::default()]);
     for (run, key, days_ago) in [(1, "a-old", 91), (1, "b-older", 400), (1, "c-used", 89), (2, "d-of-a-run", 400)] {
         used(&fixture, run, key, days_ago);
@@ -46,7 +46,7 @@ fn an_entry_outlives_its_run_by_ninety_days_of_not_being_used() {
 }
 
 #[test]
-fn what_a_run_did_is_known_after_the_run_is_gone() {
+fn ledger_entries_outlive_their_run() {
     let fixture = Fixture::with([Seed::default()]);
     used(&fixture, 1, "charge", 1);
     fixture.conn.execute("DELETE FROM runs WHERE id = 1", []).unwrap();

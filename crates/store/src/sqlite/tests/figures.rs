@@ -37,7 +37,7 @@ fn happened(fixture: &Fixture, owner: &str, hours_ago: u64, kind: HourlyKind, re
 }
 
 #[test]
-fn a_tenants_health_counts_its_own_open_runs_and_its_last_day() {
+fn tenant_health_counts_its_open_runs_and_last_day() {
     let held = Seed { held: true, ..in_state(StateName::Scheduled) };
     let fixture = Fixture::with([
         dead(DeadBecause::Exhausted),

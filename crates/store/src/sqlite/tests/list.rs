@@ -158,7 +158,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
-    fn paging_visits_each_match_once_in_order_and_the_total_says_how_many(
+    fn paging_visits_each_match_once_and_the_total_agrees(
         seeds in seeds(), filter in filters(), sort in prop::sample::select(Sort::ALL),
         one in any::<bool>(), limit in 1..9_u32, looks in 1..40_usize,
     ) {
@@ -177,7 +177,7 @@ proptest! {
     }
 
     #[test]
-    fn runs_that_leave_between_pages_neither_hide_nor_repeat_the_others(
+    fn runs_leaving_between_pages_hide_and_repeat_nothing(
         seeds in seeds(), filter in filters(), sort in prop::sample::select(Sort::ALL),
         limit in 1..5_u32, leaving in prop::collection::vec(1..60_i64, 0..20),
     ) {
@@ -236,7 +236,7 @@ fn a_tenant_that_asks_for_anothers_runs_gets_none() {
 }
 
 #[test]
-fn a_search_that_has_looked_far_enough_answers_short_and_goes_on() {
+fn a_bounded_search_returns_a_short_page_and_a_cursor() {
     let mut seeds = vec![Seed::default(); 100];
     seeds[3].customer = Some("c-9");
     let fixture = Fixture::with(seeds);
@@ -267,7 +267,7 @@ fn beyond_ten_thousand_only_the_kept_counters_are_exact() {
 }
 
 #[test]
-fn a_number_that_no_state_has_is_an_error_and_not_a_panic() {
+fn an_unknown_state_number_is_an_error_not_a_panic() {
     let fixture = Fixture::with([Seed::default()]);
     fixture.conn.execute("UPDATE runs SET state = 99", []).unwrap();
     let page = ready(list_within(

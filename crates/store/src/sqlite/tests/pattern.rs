@@ -70,7 +70,7 @@ fn whoever_spans_tenants_sees_one_row_for_each_fingerprint() {
 }
 
 #[test]
-fn a_pattern_is_found_by_its_id_or_fingerprint_and_another_tenants_is_not() {
+fn a_pattern_is_found_by_id_or_fingerprint() {
     let fixture = with_patterns();
     let find =
         |scope: &TenantScope, id: &str| ready(one_pattern(&fixture.conn, scope, id, now())).map(|pattern| pattern.id);
@@ -95,7 +95,7 @@ fn moved(answer: &ChangesAnswer) -> Vec<&str> {
 }
 
 #[test]
-fn changes_since_a_moment_name_each_run_once_as_it_stands_now() {
+fn changes_list_each_run_once_with_its_current_state() {
     let globex = Seed { tenant: "globex", state: StateName::Running, ..Seed::default() };
     let fixture = Fixture::with([Seed::default(), Seed::default(), globex]);
     let look = |scope: &TenantScope, since: Option<&str>| ready(changes(&fixture.conn, scope, since)).unwrap();
@@ -112,7 +112,7 @@ fn changes_since_a_moment_name_each_run_once_as_it_stands_now() {
 }
 
 #[test]
-fn a_look_from_too_far_back_is_told_to_read_anew() {
+fn a_change_cursor_older_than_the_log_asks_for_a_reload() {
     let fixture = Fixture::with([Seed::default()]);
     let old = ready(changes(&fixture.conn, &TenantScope::All, None)).unwrap().next;
     commit(&fixture, &[1]);
@@ -132,7 +132,7 @@ fn a_look_from_too_far_back_is_told_to_read_anew() {
 }
 
 #[test]
-fn an_answer_stops_at_about_a_thousand_runs_and_the_next_goes_on() {
+fn changes_are_paged_at_about_a_thousand_runs() {
     let fixture = Fixture::with((0..1_500).map(|_| Seed::default()));
     let start = ready(changes(&fixture.conn, &TenantScope::All, None)).unwrap().next;
     for first in [1, 501, 1_001] {
