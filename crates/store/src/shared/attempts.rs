@@ -57,17 +57,17 @@ pub(crate) async fn ended_attempts<R: SqlReader>(
     before: &Before,
 ) -> Result<(BodyPage, Vec<EndedAttempt>)> {
     let values = [run.into(), before.attempt.into(), before.rows().into()];
-    let page = BodyPage::fill(reader.rows(SIZES, &values).await?.read(|row| sized(row))?, before.limit);
+    let page = BodyPage::fill(reader.rows(SIZES, &values).await?.read(sized)?, before.limit);
     let Some((first, last)) = page.span() else { return Ok((page, Vec::new())) };
     let span = [run.into(), first.into(), last.into()];
-    let mut attempts = reader.rows(ENDED, &span).await?.read(|row| ended_attempt(row))?;
+    let mut attempts = reader.rows(ENDED, &span).await?.read(ended_attempt)?;
     // The newest failure of each attempt that came after its lease had ended.
     let newest = "SELECT max(id) FROM late_failures WHERE run = $1 AND attempt BETWEEN $2 AND $3 GROUP BY attempt";
     let sql = format!(
         "SELECT id, CAST(length(body) AS BIGINT), substr(body, 1, 5) FROM late_failures WHERE {} ORDER BY id DESC",
         R::in_subquery("id", newest)
     );
-    let late = BodyPage::fill(reader.rows(&sql, &span).await?.read(|row| sized(row))?, before.limit);
+    let late = BodyPage::fill(reader.rows(&sql, &span).await?.read(sized)?, before.limit);
     let sql = "SELECT attempt, body FROM late_failures WHERE id = ANY($1)";
     let read = reader
         .rows_any(sql, &[SqlParam::Numbers(late.numbers)])

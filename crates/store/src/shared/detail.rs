@@ -41,7 +41,7 @@ async fn read_parts(
     summary: &RunSummary,
     before: &Before,
 ) -> Result<DetailParts> {
-    let inner = reader.row(INNER, &[run.into()]).await?.read(|row| InnerColumns::read(row))?;
+    let inner = reader.row(INNER, &[run.into()]).await?.read(InnerColumns::read)?;
     let inner = inner.ok_or(Error::NotFound("run"))?;
     let (attempts, ended) = ended_attempts(reader, run, before).await?;
     let (steps, entries) = steps_of(reader, run, before).await?;
@@ -82,9 +82,9 @@ pub(crate) async fn was_worked_on_by(reader: &impl StoreReader, at: &RunRef, key
 /// A page of steps, in the order in which they began.
 async fn steps_of<R: StoreReader>(reader: &R, run: i64, before: &Before) -> Result<(BodyPage, Vec<StepRow>)> {
     let values = [run.into(), before.step.into(), before.rows().into()];
-    let page = BodyPage::fill(reader.rows(&R::step_sizes(), &values).await?.read(|row| sized(row))?, before.limit);
+    let page = BodyPage::fill(reader.rows(&R::step_sizes(), &values).await?.read(sized)?, before.limit);
     let sql = format!("SELECT {STEP_COLUMNS} FROM steps WHERE id = ANY($1)");
-    let mut entries = reader.rows_any(&sql, &[page.numbers.as_slice().into()]).await?.read(|row| StepRow::read(row))?;
+    let mut entries = reader.rows_any(&sql, &[page.numbers.as_slice().into()]).await?.read(StepRow::read)?;
     entries.sort_by_key(|entry| entry.id);
     Ok((page, entries))
 }
@@ -92,7 +92,7 @@ async fn steps_of<R: StoreReader>(reader: &R, run: i64, before: &Before) -> Resu
 /// The versions under which steps were recorded that a replay would skip.
 async fn recorded_of(reader: &impl SqlReader, run: i64) -> Result<Vec<Versions>> {
     let sql = format!("{STEP_VERSIONS} WHERE run = $1 AND versions IS NOT NULL LIMIT $2");
-    let found = reader.rows(&sql, &[run.into(), STEP_VERSIONS_MAX.into()]).await?.read(|row| recorded_versions(row))?;
+    let found = reader.rows(&sql, &[run.into(), STEP_VERSIONS_MAX.into()]).await?.read(recorded_versions)?;
     Ok(found.into_iter().flatten().collect())
 }
 

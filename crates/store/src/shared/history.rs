@@ -40,8 +40,8 @@ pub(crate) async fn history_of(
     before: &Before,
 ) -> Result<(Vec<HistoryEntry>, Option<String>)> {
     let [attempt, id] = before.history;
-    let ends = reader.rows(ENDS, &[run.into(), attempt.into(), before.rows().into()]).await?.read(|row| ended(row))?;
-    let moves = reader.rows(MOVES, &[run.into(), id.into(), before.rows().into()]).await?.read(|row| moved(row))?;
+    let ends = reader.rows(ENDS, &[run.into(), attempt.into(), before.rows().into()]).await?.read(ended)?;
+    let moves = reader.rows(MOVES, &[run.into(), id.into(), before.rows().into()]).await?.read(moved)?;
     Ok(history(before, at, received_at, ends, moves))
 }
 

@@ -13,13 +13,13 @@ const KEYS: &str = "SELECT id, hash, role, tenant, note, created_at, expires_at,
 
 /// All keys, the oldest first.
 pub(crate) async fn list_keys(reader: &impl SqlReader) -> Result<Vec<KeyRecord>> {
-    reader.rows(&format!("{KEYS} ORDER BY created_at, id"), &[]).await?.read(|row| key_of(row))
+    reader.rows(&format!("{KEYS} ORDER BY created_at, id"), &[]).await?.read(key_of)
 }
 
 /// Also finds revoked and expired keys.
 pub(crate) async fn key_by_hash(reader: &impl SqlReader, hash: &[u8; 32]) -> Result<Option<KeyRecord>> {
     let hash = SqlParam::Bytes(hash.to_vec());
-    reader.row(&format!("{KEYS} WHERE hash = $1"), &[hash]).await?.read(|row| key_of(row))
+    reader.row(&format!("{KEYS} WHERE hash = $1"), &[hash]).await?.read(key_of)
 }
 
 fn key_of(row: &impl Columns) -> Result<KeyRecord> {

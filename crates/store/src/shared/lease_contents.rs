@@ -69,7 +69,7 @@ pub(crate) async fn complete_start(reader: &impl StoreReader, begun: CommittedSt
     let epoch = begun.answer.lease.as_ref().map(|_| begun.epoch);
     let (payload_differs, closed) = (begun.payload_differs, begun.closed);
     let sql = format!("SELECT {STEP_COLUMNS} FROM steps WHERE run = $1 ORDER BY id");
-    let steps = reader.rows(&sql, &[run.into()]).await?.read(|row| StepRow::read(row))?;
+    let steps = reader.rows(&sql, &[run.into()]).await?.read(StepRow::read)?;
     let versions_changed = changed(&steps, &begun.versions)?;
     let mut started = begun.into_started();
     let answer = &mut started.answer;

@@ -22,7 +22,7 @@ const ITEMS_EXAMINED_MAX: usize = 20_000;
 /// The row of an operation.
 pub(crate) async fn operation_row(reader: &impl SqlReader, id: i64) -> Result<OperationRow> {
     let sql = format!("SELECT {OPERATION_COLUMNS} FROM operations WHERE id = $1");
-    let found = reader.row(&sql, &[id.into()]).await?.read(|row| OperationRow::read(row))?;
+    let found = reader.row(&sql, &[id.into()]).await?.read(OperationRow::read)?;
     found.ok_or(Error::NotFound("operation").into())
 }
 
@@ -43,12 +43,12 @@ pub(crate) async fn operation_samples(reader: &impl SqlReader, id: i64) -> Resul
 /// Operations that are not concluded.
 pub(crate) async fn open_operations(reader: &impl SqlReader) -> Result<Vec<OperationRow>> {
     let sql = format!("SELECT {OPERATION_COLUMNS} FROM operations WHERE open = 1 ORDER BY id");
-    reader.rows(&sql, &[]).await?.read(|row| OperationRow::read(row))
+    reader.rows(&sql, &[]).await?.read(OperationRow::read)
 }
 
 pub(crate) async fn operation_view(reader: &impl SqlReader, id: i64) -> Result<OperationView> {
     let sql = format!("SELECT {OPERATION_COLUMNS}, spec, samples FROM operations WHERE id = $1");
-    reader.row(&sql, &[id.into()]).await?.read(|row| view(row))?.ok_or(Error::NotFound("operation").into())
+    reader.row(&sql, &[id.into()]).await?.read(view)?.ok_or(Error::NotFound("operation").into())
 }
 
 /// Newest first.
@@ -64,7 +64,7 @@ pub(crate) async fn list_operations(
     let limit = limit.clamp(1, PAGE_MAX);
     let sql =
         format!("SELECT {OPERATION_COLUMNS}, spec, samples FROM operations WHERE id < $1 ORDER BY id DESC LIMIT $2");
-    let mut operations = reader.rows(&sql, &[before.into(), (limit + 1).into()]).await?.read(|row| view(row))?;
+    let mut operations = reader.rows(&sql, &[before.into(), (limit + 1).into()]).await?.read(view)?;
     let shown = usize::try_from(limit).unwrap_or(usize::MAX);
     let more = operations.len() > shown;
     operations.truncate(shown);
@@ -94,7 +94,7 @@ pub(crate) async fn operation_items(
     );
     let (mut items, mut examined, mut more) = (Vec::new(), 0, true);
     'page: while examined < ITEMS_EXAMINED_MAX {
-        let rows = reader.rows(&sql, &[operation.into(), last.into()]).await?.read(|row| item(row))?;
+        let rows = reader.rows(&sql, &[operation.into(), last.into()]).await?.read(item)?;
         examined += rows.len();
         let is_last = rows.len() < chunk;
         for (run, item) in rows {

@@ -21,7 +21,7 @@ use redrive_engine::runs::payload::{StoredPayload, raw_json};
 /// The payload of a revision. A run that came without one may have no row.
 pub(crate) async fn payload_of(reader: &impl SqlReader, run: i64, revision: u32) -> Result<StoredPayload> {
     let sql = "SELECT kind, about, body FROM payloads WHERE run = $1 AND revision = $2";
-    let found = reader.row(sql, &[run.into(), revision.into()]).await?.read(|row| read_payload(row))?;
+    let found = reader.row(sql, &[run.into(), revision.into()]).await?.read(read_payload)?;
     Ok(found.unwrap_or_else(StoredPayload::none))
 }
 

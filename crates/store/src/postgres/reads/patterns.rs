@@ -107,7 +107,7 @@ impl PatternQueries for Snapshot<'_> {
                  p.open + coalesce(new.open, 0)
              FROM patterns p LEFT JOIN new ON new.pattern = p.id WHERE merged_into = ANY($1)
              ORDER BY array_position($1, merged_into), 6 DESC, p.id";
-        self.rows_any(sql, &[heads.into()]).await?.read(|row| merged(row))
+        self.rows_any(sql, &[heads.into()]).await?.read(merged)
     }
 
     /// The pattern's row counts the current hour.
@@ -131,6 +131,6 @@ impl PatternQueries for Snapshot<'_> {
              ) e
              JOIN patterns p ON p.id = e.pattern JOIN tenants t ON t.id = p.tenant ORDER BY asked.place, e.id"
         );
-        SqlReader::rows(self, &sql, &[patterns.into()]).await?.read(|row| event(row))
+        SqlReader::rows(self, &sql, &[patterns.into()]).await?.read(event)
     }
 }

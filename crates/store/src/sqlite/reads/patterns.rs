@@ -73,7 +73,7 @@ impl PatternQueries for Connection {
     async fn merged_patterns(&self, heads: &[i64]) -> Result<Vec<(i64, MergedPattern)>> {
         let sql = "SELECT id, public_id, fp_version, fp_hash, template, count, open FROM patterns
              WHERE merged_into = ANY($1) ORDER BY count DESC, id";
-        self.rows_any(sql, &[heads.into()]).await?.read(|row| merged(row))
+        self.rows_any(sql, &[heads.into()]).await?.read(merged)
     }
 
     /// The pattern's row counts the current hour.
@@ -92,7 +92,7 @@ impl PatternQueries for Connection {
         );
         let mut events = Vec::new();
         for pattern in patterns {
-            let newest_first = self.rows(&sql, &[SqlParam::from(*pattern)]).await?.read(|row| event(row))?;
+            let newest_first = self.rows(&sql, &[SqlParam::from(*pattern)]).await?.read(event)?;
             events.extend(newest_first.into_iter().rev());
         }
         Ok(events)
