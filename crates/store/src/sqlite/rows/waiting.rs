@@ -269,7 +269,7 @@ mod tests {
 
     use super::*;
     use crate::sqlite::rows::WriterCache;
-    use crate::sqlite::tests::fixture::{Fixture, Seed, now};
+    use crate::sqlite::tests::fixture::{Fixture, NOW_MS, Seed, now};
     use redrive_engine::clock::SeededDice;
     use redrive_engine::counters::CounterDeltas;
     use redrive_engine::lease::claim::{ClaimProgress, claim_runs};
@@ -293,13 +293,8 @@ mod tests {
         assert_eq!(bytes, [(1, 600), (2, 7)]);
     }
 
-    /// How often the statements that look for due runs were run by one call for all queues of all tenants.
-    fn looks_of_a_spanning_call(names: i64) -> (usize, i32) {
-        let fixture = Fixture::with([1, 2, 3].map(|_| Seed { state: StateName::Scheduled, ..Seed::default() }));
-        for n in 0..names {
-            let insert = "INSERT INTO queues (id, name, settings, created_at) VALUES (?1, 'q' || ?1, '{}', 0)";
-            fixture.conn.execute(insert, [100 + n]).unwrap();
-        }
+    /// Leases due runs of all queues and tenants, and says how many.
+    fn lease_of_all(fixture: &Fixture, max: u32) -> usize {
         let (mut memory, mut known) = (WriterCache::default(), TxCache::default());
         let mut rows = SqliteRows::new(&fixture.conn, &mut memory);
         let (dice, policies) = (SeededDice::new(7), Policies::default());
@@ -317,7 +312,7 @@ mod tests {
             scope: TenantScope::All,
             queues: Vec::new(),
             agents: None,
-            max: 2,
+            max,
             lease_ms: None,
             worker: None,
             versions: Versions::new(),
@@ -325,17 +320,47 @@ mod tests {
             by: None,
             request_id: None,
         };
-        let granted = claim_runs(&mut batch, &call, &ClaimProgress::new(&call)).unwrap().granted.len();
-        drop(rows);
-        let statements = [NEXT_TENANT, NEXT_WAITING, DUE_AT_FRONT.as_str()];
-        let runs = statements.map(|sql| fixture.conn.prepare_cached(sql).unwrap().get_status(StatementStatus::Run));
-        (granted, runs.iter().sum())
+        claim_runs(&mut batch, &call, &ClaimProgress::new(&call)).unwrap().granted.len()
+    }
+
+    fn status_of(fixture: &Fixture, statements: &[&str], status: StatementStatus) -> i32 {
+        statements.iter().map(|sql| fixture.conn.prepare_cached(sql).unwrap().get_status(status)).sum()
+    }
+
+    /// Runs leased by a call, and the statements that it ran to find them.
+    fn statements_of_a_spanning_call(queue_names: i64) -> (usize, i32) {
+        let fixture = Fixture::with([1, 2, 3].map(|_| Seed { state: StateName::Scheduled, ..Seed::default() }));
+        for n in 0..queue_names {
+            let insert = "INSERT INTO queues (id, name, settings, created_at) VALUES (?1, 'q' || ?1, '{}', 0)";
+            fixture.conn.execute(insert, [100 + n]).unwrap();
+        }
+        let leased = lease_of_all(&fixture, 2);
+        (leased, status_of(&fixture, &[NEXT_TENANT, NEXT_WAITING, &DUE_AT_FRONT], StatementStatus::Run))
     }
 
     #[test]
     fn a_spanning_lease_does_not_pay_for_queue_names() {
-        let (few, many) = (looks_of_a_spanning_call(100), looks_of_a_spanning_call(2_000));
+        let (few, many) = (statements_of_a_spanning_call(100), statements_of_a_spanning_call(2_000));
         assert_eq!(few, many);
         assert!(many.0 == 2 && many.1 <= 8, "{many:?}");
+    }
+
+    /// Steps of SQLite's machine that a call for 60 runs takes to read due runs of 600 queues.
+    fn steps_over_queues_with(runs_each: i64) -> i32 {
+        let due = |n: i64| Seed {
+            queue: Box::leak(format!("q{}", n % 600).into_boxed_str()),
+            state: StateName::Scheduled,
+            due: NOW_MS - 600 * runs_each + n,
+            ..Seed::default()
+        };
+        let fixture = Fixture::with((0..600 * runs_each).map(due));
+        assert_eq!(lease_of_all(&fixture, 60), 60);
+        status_of(&fixture, &[&DUE_AT_FRONT, &DUE_AFTER], StatementStatus::VmStep)
+    }
+
+    #[test]
+    fn a_lease_over_many_queues_reads_few_runs_of_each() {
+        let (one, eight) = (steps_over_queues_with(1), steps_over_queues_with(8));
+        assert!(eight < 2 * one, "{one} steps with one run in each queue, {eight} with eight");
     }
 }
