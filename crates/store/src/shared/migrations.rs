@@ -11,16 +11,11 @@ pub(crate) struct Migration {
 
 /// A store's migrations, followed by [`UPGRADE`] where a test asks for it.
 pub(crate) fn with_test_upgrade(migrations: &[Migration]) -> Vec<Migration> {
-    let mut all = migrations.to_vec();
-    #[cfg(debug_assertions)]
-    if std::env::var_os("REDRIVE_TEST_MIGRATION").is_some() {
-        all.push(UPGRADE);
-    }
-    all
+    let is_asked_for = cfg!(debug_assertions) && std::env::var_os("REDRIVE_TEST_MIGRATION").is_some();
+    migrations.iter().copied().chain(is_asked_for.then_some(UPGRADE)).collect()
 }
 
 /// A migration of debug builds, so that the suites can test an upgrade while there is only one schema.
-#[cfg(any(test, debug_assertions))]
 pub(crate) const UPGRADE: Migration = Migration {
     name: "test_upgrade",
     sql: "ALTER TABLE runs ADD COLUMN test_upgrade BIGINT;
