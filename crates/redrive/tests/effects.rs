@@ -38,7 +38,7 @@ fn unknown_effect_is_shown_and_reconciled() {
     let done = json(&cli(&[&done[..], &["--output", r#"{"id": 7}"#, "--json"]].concat()));
     assert_eq!((&done["status"], &done["output"]["id"]), (&"reconciled".into(), &7.into()));
     let other = refusal(&cli(&["effects", "reconcile", "task-1:charge", "--outcome", "committed"]));
-    assert!(other.1.contains("it is reconciled"), "{}", other.1);
+    assert!(other.1.contains("already reconciled"), "{}", other.1);
     let page = text(&cli(&["runs", "show", "task-1"]));
     assert!(page.contains("reconciled  charge (key task-1:charge, attempt 1, an effect, not_done)"), "{page}");
 }
