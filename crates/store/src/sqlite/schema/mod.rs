@@ -9,8 +9,10 @@ use redrive_engine::error::PortResult as Result;
 use redrive_engine::failpoint;
 
 /// In order, with the same names as PostgreSQL's. Append only: a migration that has landed never changes.
-const MIGRATIONS: &[Migration] =
-    &[Migration { name: "0001_initial", sql: include_str!("migrations/0001_initial.sql") }];
+const MIGRATIONS: &[Migration] = &[
+    Migration { name: "0001_initial", sql: include_str!("migrations/0001_initial.sql") },
+    Migration { name: "0002_keys_audit_retention", sql: include_str!("migrations/0002_keys_audit_retention.sql") },
+];
 
 pub(crate) fn version(conn: &Connection) -> Result<u32> {
     Ok(conn.pragma_query_value(None, "user_version", |row| row.get(0))?)

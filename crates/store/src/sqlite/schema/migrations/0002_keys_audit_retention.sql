@@ -1,0 +1,1 @@
+-- Keys with scopes, the audit log, retention and encryption. One section per capability.
