@@ -33,6 +33,15 @@ impl StateName {
             Self::Succeeded | Self::Recovered | Self::Resolved | Self::Discarded | Self::Merged => true,
         }
     }
+
+    /// Default lists hide a deferred run in this state: it waits for a person, who has put it off.
+    pub fn is_hidden_while_deferred(self) -> bool {
+        match self {
+            Self::Dead | Self::Review => true,
+            Self::Scheduled | Self::Running => false,
+            Self::Succeeded | Self::Recovered | Self::Resolved | Self::Discarded | Self::Merged => false,
+        }
+    }
 }
 
 /// The highest attempt number. A run that has reached it is neither retried nor replayed.

@@ -20,7 +20,6 @@ use crate::runs::attempts::{AttemptEnd, json};
 use crate::runs::run_row;
 use crate::runs::run_row::RunRow;
 use crate::runs::set_aside;
-use crate::runs::surroundings;
 use crate::triage::verbs;
 use crate::tx::{QueueRow, Tx};
 
@@ -78,7 +77,7 @@ fn rescue(tx: &mut Tx<'_>, mut row: RunRow, absences: &[Absence]) -> Result<()> 
     let Some(event) = passed else { return run_row::save_life(tx, &row) };
     let (_, policy) = run_row::rules_of(tx, &row)?;
     let before = row.clone();
-    surroundings::load_tenant_surroundings(tx, &mut row, &policy)?;
+    run_row::load_tenant_surroundings(tx, &mut row, &policy)?;
     let Some(moved) = set_aside::ask_for_service(tx, &row, &event, &policy)? else { return Ok(()) };
     if moved.verdict.is_none() {
         row.run = moved.run;

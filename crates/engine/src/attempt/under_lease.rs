@@ -19,7 +19,6 @@ use crate::model::{Digest, FailedAttempt, HourlyKind, LeaseToken, NewSentPayload
 use crate::runs::attempts::{AttemptEnd, AttemptRecord, StoredAttempt};
 use crate::runs::run_row;
 use crate::runs::run_row::RunRow;
-use crate::runs::surroundings;
 use crate::sweeps;
 use crate::triage::refuse;
 use crate::triage::verbs;
@@ -139,7 +138,7 @@ pub fn release(tx: &mut Tx<'_>, under: &UnderLease) -> Result<StateAnswer> {
         LeaseCheck::Live => {
             let before = row.clone();
             let (_, policy) = run_row::rules_of(tx, &row)?;
-            surroundings::load_tenant_surroundings(tx, &mut row, &policy)?;
+            run_row::load_tenant_surroundings(tx, &mut row, &policy)?;
             let moved = row.ask(&Event::Release { jitter: tx.dice.jitter() }, &policy, tx.now)?;
             if moved.verdict.is_some() {
                 return release_as_failure(tx, &before, row, moved);

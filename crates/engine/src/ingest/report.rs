@@ -20,7 +20,6 @@ use crate::patterns::sightings::{Sighted, Sighting};
 use crate::runs::attempts::{AttemptEnd, AttemptRecord, StoredAttempt};
 use crate::runs::run_row;
 use crate::runs::run_row::RunRow;
-use crate::runs::surroundings;
 use crate::triage::merges;
 use crate::tx::Tx;
 
@@ -125,7 +124,7 @@ pub fn record(
     row.step.clone_from(&reported.step);
     let (queue, policy) = run_row::rules_of(tx, &row)?;
     ended::attempt_ended(tx, &row, ended.epoch, Some(&reported.failure.reason), &policy)?;
-    surroundings::load_surroundings(tx, &mut row, (&queue, &policy), &reported.failure, new)?;
+    run_row::load_surroundings(tx, &mut row, (&queue, &policy), &reported.failure, new)?;
     let event = Event::Fail { failure: &reported.failure, attempt: ended.number, jitter: tx.dice.jitter() };
     let moved = row.ask(&event, &policy, tx.now)?;
     let id = row.id;
@@ -171,7 +170,7 @@ pub fn settle(
     // Only a retry goes to another target; a run in review, or a merged one, stays.
     let retries = row.run.state.name() == StateName::Scheduled;
     let target = if retries { verdict.target.clone() } else { Target::default() };
-    surroundings::redirect(tx, &mut row, &target)?;
+    run_row::redirect(tx, &mut row, &target)?;
     row.worker = None;
     row.start_id = None;
     row.failed_with(&verdict.reason, verdict.category);
@@ -190,7 +189,7 @@ pub fn settle(
         Some(new) => run_row::insert_run(tx, &row, new)?,
         None => run_row::save(tx, before, &row)?,
     }
-    surroundings::keep_place(tx, &row, &target)?;
+    run_row::keep_place(tx, &row, &target)?;
     count_failure(tx, before, &row, &pattern, verdict.action);
     Ok(FailureAnswer {
         run_id: row.run_id.clone(),

@@ -7,4 +7,3 @@ pub mod records;
 pub mod revisions;
 pub mod run_row;
 pub mod set_aside;
-pub mod surroundings;

@@ -19,7 +19,6 @@ use crate::model::{AttemptBody, FailedAttempt, NewStep, Success};
 use crate::runs::attempts::{AttemptEnd, found_error, json};
 use crate::runs::run_row;
 use crate::runs::run_row::RunRow;
-use crate::runs::surroundings;
 use crate::tx::Tx;
 
 /// The objection of a detector to the success, if there is one.
@@ -62,7 +61,7 @@ pub fn refuse(
     };
     let (queue, policy) = run_row::rules_of(tx, &row)?;
     ended::attempt_ended(tx, &row, ended.epoch, Some(&failure.reason), &policy)?;
-    surroundings::load_surroundings(tx, &mut row, (&queue, &policy), &failure, None)?;
+    run_row::load_surroundings(tx, &mut row, (&queue, &policy), &failure, None)?;
     let event = Event::Fail { failure: &failure, attempt: ended.number, jitter: tx.dice.jitter() };
     let moved = row.ask(&event, &policy, tx.now)?;
     let body = body_with_error(success, objection)?;

@@ -13,7 +13,6 @@ use crate::model::triage::{Replay, TriageAct};
 use crate::runs::revisions;
 use crate::runs::run_row;
 use crate::runs::run_row::RunRow;
-use crate::runs::surroundings;
 use crate::triage::plans;
 use crate::triage::plans::{Permitted, Planned};
 use crate::triage::reviews;
@@ -155,7 +154,7 @@ fn carry_out(
     let mut row = before.clone();
     steps::carry_out(tx, &row, &moved.effects)?;
     row.run = moved.run;
-    surroundings::redirect(tx, &mut row, &replay.target())?;
+    run_row::redirect(tx, &mut row, &replay.target())?;
     if let Some(fix) = &replay.fix {
         revisions::keep_revision(tx, &mut row, fix, &act.actor)?;
     }
@@ -163,7 +162,7 @@ fn carry_out(
         tx.rows.do_step_again(row.id, key.as_str())?;
     }
     run_row::save(tx, before, &row)?;
-    surroundings::keep_place(tx, &row, &replay.target())?;
+    run_row::keep_place(tx, &row, &replay.target())?;
     if matches!(before.run.state, State::Review(_)) {
         reviews::forget_request(tx, row.id)?;
     }

@@ -17,7 +17,6 @@ use crate::ports::rows::NewMove;
 use crate::runs::attempts::{AttemptEnd, AttemptRecord, json};
 use crate::runs::run_row;
 use crate::runs::run_row::RunRow;
-use crate::runs::surroundings;
 use crate::sweeps;
 use crate::triage::plans;
 use crate::triage::reviews;
@@ -96,11 +95,11 @@ fn reassign(
     let before = row.clone();
     row.run = reassigned(tx, &row, queue)?.run;
     let target = Target { agent: agent.cloned(), model: None, queue: queue.cloned() };
-    surroundings::redirect(tx, &mut row, &target)?;
+    run_row::redirect(tx, &mut row, &target)?;
     let (_, policy) = run_row::rules_of(tx, &row)?;
     reject_unleasable(&mut row.run, &policy);
     run_row::save(tx, &before, &row)?;
-    surroundings::keep_place(tx, &row, &target)?;
+    run_row::keep_place(tx, &row, &target)?;
     tx.wake |= row.run.due_at().is_some();
     if row.run.state.name() == StateName::Dead && before.run.state.name() != StateName::Dead {
         sweeps::note_rejected(tx, &before, &row)?;

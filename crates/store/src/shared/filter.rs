@@ -266,8 +266,9 @@ impl ResolvedFilter {
 
 /// Deferred runs that default lists hide; `now` is a placeholder.
 pub(crate) fn is_deferred(now: &str) -> String {
-    let [dead, review] = [StateName::Dead, StateName::Review].map(|state| position(StateName::ALL, &state));
-    format!("runs.deferred_until > {now} AND runs.state IN ({dead}, {review})")
+    let hidden = StateName::ALL.iter().filter(|state| state.is_hidden_while_deferred());
+    let hidden: Vec<String> = hidden.map(|state| position(StateName::ALL, state).to_string()).collect();
+    format!("runs.deferred_until > {now} AND runs.state IN ({})", hidden.join(", "))
 }
 
 /// A search: the beginning of one of the run's names, or words of its error template.

@@ -8,8 +8,7 @@ use std::thread::JoinHandle;
 use redrive_core::policy::Policies;
 use tokio::sync::{oneshot, watch};
 
-use crate::commit::command::{Group, QueuedCommand, command, reply_to};
-use crate::commit::queue::CommandQueue;
+use crate::commit::queue::{CommandQueue, Group, QueuedCommand, command, reply_to};
 use crate::commit::writer_status::{WriterStatus, unanswered};
 use crate::postgres::commit::prefetch::report_writer;
 use crate::postgres::commit::writer::Writer;

@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use redrive_core::time::{SECOND_MS, Timestamp};
 
-use crate::commit::command::answer;
-use crate::commit::queue::{CommandQueue, monotonic};
+use crate::commit::queue::{CommandQueue, answer, monotonic};
 use crate::commit::writer_status::WriterStatus;
 use crate::postgres::commit::committer::{Queued, ReplicaContext};
 use crate::postgres::commit::due_watermarks::DueWatermarks;

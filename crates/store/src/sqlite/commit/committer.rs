@@ -8,8 +8,7 @@ use redrive_core::policy::Policies;
 use rusqlite::Connection;
 use tokio::sync::{oneshot, watch};
 
-use crate::commit::command::{Group, QueuedCommand, answer, command, reply_to};
-use crate::commit::queue::{BatchPace, CommandQueue};
+use crate::commit::queue::{BatchPace, CommandQueue, Group, QueuedCommand, answer, command, reply_to};
 use crate::commit::writer_status::{WriterStatus, unanswered};
 use crate::sqlite::commit::checkpointer::Checkpointer;
 use crate::sqlite::connection::{classify, disable_checkpoints};
