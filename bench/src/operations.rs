@@ -161,8 +161,8 @@ fn raw_replay(folder: &Path, runs: u64) -> Result<Duration> {
 
 fn raw_item(conn: &Connection, run: u64) -> Result<()> {
     let mut insert = conn.prepare_cached(
-        "INSERT INTO operation_items (operation, run, outcome, why, state, attempt, revision)
-         VALUES (1, ?1, 0, NULL, 2, 1, 1)",
+        "INSERT INTO operation_items (operation, run, outcome, why, state, attempt, decisions)
+         VALUES (1, ?1, 0, NULL, 2, 1, 0)",
     )?;
     insert.execute([run]).map(drop).context("an item")
 }
@@ -207,4 +207,22 @@ fn raw_counters(conn: &Connection, batch: &Batch) -> Result<()> {
     let moved: Vec<u8> = batch.runs.clone().flat_map(u64::to_le_bytes).collect();
     conn.prepare_cached("INSERT INTO changes (at, runs) VALUES (5, ?1)")?.execute([moved])?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn ours_and_raw_replay_fit_the_schema() {
+        let folder = tempfile::tempdir().unwrap();
+        bulk_replay(&folder.path().join("ours"), 20).await.unwrap();
+        let raw_at = folder.path().join("raw");
+        all_dead(&raw_at, 20).await.unwrap();
+        raw_replay(&raw_at, 20).unwrap();
+        let conn = Connection::open(raw_at.join(DATABASE)).unwrap();
+        let moved: i64 =
+            conn.query_row("SELECT count(*) FROM operation_items WHERE outcome = 1", [], |row| row.get(0)).unwrap();
+        assert_eq!(moved, 20);
+    }
 }

@@ -39,8 +39,8 @@ async fn replay(postgres: &Postgres, runs: u64) -> Result<(Duration, Memory)> {
     Ok((took, memory))
 }
 
-const ITEMS: &str = "INSERT INTO operation_items (operation, run, outcome, why, state, attempt, revision)
-     SELECT 1, id, 0, NULL, 2, 1, 1 FROM unnest($1::bigint[]) AS new(id)";
+const ITEMS: &str = "INSERT INTO operation_items (operation, run, outcome, why, state, attempt, decisions)
+     SELECT 1, id, 0, NULL, 2, 1, 0 FROM unnest($1::bigint[]) AS new(id)";
 const REPLAY: &str = "UPDATE runs SET state = 0, detail = 0, due = 5, wake = NULL, attempt = 1, revision = 1,
          updated_at = 5, deferred_until = NULL, held_by = NULL, merged_into = NULL, replays = 1, life = $2
      FROM unnest($1::bigint[]) AS new(id) WHERE runs.id = new.id";
