@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pydantic
-from frameworks import FIRST, TOOLS, FrameworkCase, is_killed, look_up, run_killed
+from frameworks import FIRST, TOOLS, FrameworkCase, is_killed, look_up, refund_async, run_killed
 from langchain.agents import create_agent
 from langchain.agents.middleware import (
     ModelCallLimitMiddleware,
@@ -151,6 +151,22 @@ class LangChain(FrameworkCase):
             asyncio.run(work())
         seen = self.settled("outer", "dead")
         self.assertEqual((seen["reason"], seen["dead_because"], self.statuses(seen)), ("timeout", "unsafe", [("wire", "unknown")]))
+
+    async def refund_async(self) -> None:
+        model = ChatOpenAI(model="gpt-4o-mini", base_url=self.provider.url, max_retries=0)
+        tool = StructuredTool.from_function(coroutine=refund_async, name="refund")
+        question = {"messages": [{"role": "user", "content": "Refund it."}]}
+        await create_agent(model, [tool]).ainvoke(question, config={"callbacks": [Callback(effects=["refund"])]})
+
+    def test_a_sync_hang_without_limits_is_unknown(self) -> None:
+        self.effects = ["refund"]
+        self.is_held(self.without_limits("no-limit", lambda: self.agent(None)))
+
+    def test_an_async_hang_without_limits_is_unknown(self) -> None:
+        self.is_held(self.without_limits("no-limit-async", lambda: asyncio.run(self.refund_async())))
+
+    def test_an_async_hang_is_ended_by_the_runs_limit(self) -> None:
+        self.is_held(self.past_its_limit("limit-async", self.refund_async))
 
     def test_an_effect_in_doubt_is_not_retried_by_a_middleware(self) -> None:
         self.effects, calls = ["wire"], []

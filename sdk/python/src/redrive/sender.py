@@ -28,25 +28,33 @@ _BATCH_MAX, _BATCH_MAX_CHARS = 64, 8 * 1024
 class Handed:
     """A record in flight, for callers that wait for its outcome."""
 
-    __slots__ = ("_known", "answer", "record")
+    __slots__ = ("_known", "_lock", "answer", "record", "settled")
 
     def __init__(self, record: Record) -> None:
         self.record = record
         self.answer: Answer | None = None
-        self._known = threading.Event()
+        self.settled = False
+        #: Made by the first who waits: few do, and every end would pay for it.
+        self._known: threading.Event | None = None
+        self._lock = threading.RLock()
 
     def settle(self, answer: Answer | None) -> None:
         """The first word counts: what was spooled while it was on its way may get two."""
-        if not self._known.is_set():
-            self.answer = answer
-            self._known.set()
-
-    @property
-    def settled(self) -> bool:
-        return self._known.is_set()
+        with self._lock:
+            if self.settled:
+                return
+            self.answer, self.settled = answer, True
+            known = self._known
+        if known is not None:
+            known.set()
 
     def wait(self, seconds: float) -> Answer | None:
-        self._known.wait(seconds)
+        with self._lock:
+            if self._known is None and not self.settled:
+                self._known = threading.Event()
+            known = self._known
+        if known is not None:
+            known.wait(seconds)
         return self.answer
 
 
