@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import httpx
 import pydantic
 from frameworks import FIRST, TOOLS, FrameworkCase, is_killed, look_up, refund_async, run_killed
 from langchain.agents import create_agent
@@ -153,10 +154,12 @@ class LangChain(FrameworkCase):
         self.assertEqual((seen["reason"], seen["dead_because"], self.statuses(seen)), ("timeout", "unsafe", [("wire", "unknown")]))
 
     async def refund_async(self) -> None:
-        model = ChatOpenAI(model="gpt-4o-mini", base_url=self.provider.url, max_retries=0)
         tool = StructuredTool.from_function(coroutine=refund_async, name="refund")
         question = {"messages": [{"role": "user", "content": "Refund it."}]}
-        await create_agent(model, [tool]).ainvoke(question, config={"callbacks": [Callback(effects=["refund"])]})
+        # LangChain keeps one connection pool for all models, and that belongs to the event loop of another test.
+        async with httpx.AsyncClient() as http:
+            model = ChatOpenAI(model="gpt-4o-mini", base_url=self.provider.url, max_retries=0, http_async_client=http)
+            await create_agent(model, [tool]).ainvoke(question, config={"callbacks": [Callback(effects=["refund"])]})
 
     def test_a_sync_hang_without_limits_is_unknown(self) -> None:
         self.effects = ["refund"]
