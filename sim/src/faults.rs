@@ -13,7 +13,7 @@ use redrive_core::wire::{
     BreakerView, BreakersAnswer, ChangesAnswer, DuplicatesAnswer, EffectView, FailureAnswer, HealthAnswer, LeasedRun,
     OperationItemsPage, OperationView, OperationsPage, PatternDetail, PatternView, PatternsPage, PlanAnswer,
     QueueSettings, QueueView, QueuesAnswer, RevisionView, RunDetail, RunsPage, StateAnswer, StatsAnswer, StepView,
-    SucceedAnswer, TenantBreaker, TenantHealth, TenantsAnswer,
+    StoreFreeze, SucceedAnswer, TenantBreaker, TenantHealth, TenantsAnswer,
 };
 use redrive_engine::metrics::StoreMetrics;
 use redrive_engine::ports::backend::Reads;
@@ -252,5 +252,7 @@ faulty! {
     Writes put_key(key: KeyRecord) -> ();
     Writes put_first_key(key: KeyRecord) -> bool;
     Writes revoke_key(id: &str) -> bool;
+    Knows freeze() -> Option<StoreFreeze>;
+    Writes lift_freeze() -> Option<StoreFreeze>;
     Knows ready() -> ();
 }

@@ -10,7 +10,8 @@ use redrive_core::wire::{
     LimitsAnswer, MergePattern, MergeRequest, MutePattern, OperationItemsPage, OperationRequest, OperationView,
     OperationsPage, PatternDetail, PatternView, PatternsPage, PlanAnswer, QueueSettings, QueueView, QueuesAnswer,
     ReassignRequest, ReconcileRequest, ReplayAnswer, ReplayRequest, ResolvePattern, RevisionView, RunDetail, RunsPage,
-    SentAnswer, StateAnswer, StatsAnswer, TenantBreaker, TenantHealth, TenantsAnswer, TriageRequest, UnmergePattern,
+    SentAnswer, StateAnswer, StatsAnswer, StoreReleaseAnswer, StoreReleaseRequest, TenantBreaker, TenantHealth,
+    TenantsAnswer, TriageRequest, UnmergePattern,
 };
 
 use crate::client::{ApiRequest, Client, Pairs};
@@ -85,6 +86,11 @@ impl Client {
     /// Opens or closes the shared breaker of a provider and model; operators only.
     pub fn operate_shared_breaker(&self, request: &BreakerRequest) -> ApiRequest<BreakerView> {
         self.post(&["breakers"], request)
+    }
+
+    /// Ends the freeze of a restored store; operators only.
+    pub fn release_store(&self, request: &StoreReleaseRequest) -> ApiRequest<StoreReleaseAnswer> {
+        self.post(&["store", "release"], request)
     }
 
     pub fn health(&self) -> ApiRequest<HealthAnswer> {

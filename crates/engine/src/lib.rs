@@ -9,6 +9,7 @@ pub mod counters;
 pub mod error;
 pub mod failpoint;
 pub mod fair_semaphore;
+pub mod freeze;
 pub mod health;
 pub mod ingest;
 pub mod lease;

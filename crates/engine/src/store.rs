@@ -11,7 +11,8 @@ use redrive_core::policy::Policy;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{
     BreakerView, BreakersAnswer, EffectView, FailureAnswer, LeasedRun, OperationItemsPage, OperationView, PatternView,
-    PlanAnswer, QueueSettings, QueueView, StateAnswer, StepView, SucceedAnswer, TenantBreaker, TenantHealth,
+    PlanAnswer, QueueSettings, QueueView, StateAnswer, StepView, StoreFreeze, SucceedAnswer, TenantBreaker,
+    TenantHealth,
 };
 use tokio::sync::watch;
 
@@ -34,7 +35,7 @@ use crate::operations::{make, steer, work};
 use crate::ports::backend::{Backend, Owner, Reads, Route};
 use crate::triage::{plans, reviews};
 use crate::tx::Tx;
-use crate::{breakers, patterns, sweeps, triage};
+use crate::{breakers, freeze, patterns, sweeps, triage};
 
 #[async_trait]
 pub trait Store: Reads {
@@ -134,6 +135,11 @@ pub trait Store: Reads {
     /// False for an unknown key.
     async fn revoke_key(&self, id: &str) -> Result<bool>;
 
+    /// The freeze of a restored store, if there is one.
+    async fn freeze(&self) -> Result<Option<StoreFreeze>>;
+    /// Ends the freeze: leases and automatic retries go on. Returns the freeze that ended.
+    async fn lift_freeze(&self) -> Result<Option<StoreFreeze>>;
+
     /// Whether a write would be durable now; otherwise what is wrong.
     async fn ready(&self) -> Result<()>;
     /// Answers queued commands, then closes; later calls get [`crate::Error::Closing`].
@@ -181,7 +187,8 @@ impl<B: Backend> Store for B {
     async fn start(&self, start: Start) -> Result<Started> {
         let (route, start) = (Route::start(&start), Box::new(start));
         let owner = route.owner.clone();
-        let start = self.submit(route, move |tx| start::start(tx, &start)).await?;
+        let frozen = freeze::current(self).await?.is_some();
+        let start = self.submit(route, move |tx| start::start(tx, &start, frozen)).await?;
         if start.is_complete() { Ok(start.into_started()) } else { self.complete_start(owner, start).await }
     }
 
@@ -214,6 +221,9 @@ impl<B: Backend> Store for B {
     }
 
     async fn lease(&self, call: LeaseCall) -> Result<Vec<LeasedRun>> {
+        if freeze::current(self).await?.is_some() {
+            return Ok(Vec::new());
+        }
         let call = Arc::new(call);
         let (mut granted, mut next) = (Vec::new(), Some(ClaimProgress::new(&call)));
         // A long call takes several transactions, so that other commands run in between.
@@ -306,18 +316,31 @@ impl<B: Backend> Store for B {
     }
 
     async fn reject_unclaimed(&self, most: usize) -> Result<Swept> {
+        if freeze::current(self).await?.is_some() {
+            // Nobody can claim them.
+            return Ok(Swept::default());
+        }
         self.submit(Route::system(), move |tx| sweeps::reject_unclaimed(tx, most)).await
     }
 
     async fn expire_reviews(&self, most: usize) -> Result<Swept> {
+        if freeze::current(self).await?.is_some() {
+            return Ok(Swept::default());
+        }
         self.submit(Route::system(), move |tx| reviews::expire_reviews(tx, most)).await
     }
 
     async fn release_held(&self, most: usize) -> Result<Swept> {
+        if freeze::current(self).await?.is_some() {
+            return Ok(Swept::default());
+        }
         self.submit(Route::system(), move |tx| breakers::release_held(tx, most)).await
     }
 
     async fn work_operations(&self, replica: &str) -> Result<Swept> {
+        if freeze::current(self).await?.is_some() {
+            return Ok(Swept::default());
+        }
         self.works_on_operations_as(replica);
         work::round(self, replica).await
     }
@@ -400,6 +423,14 @@ impl<B: Backend> Store for B {
     async fn revoke_key(&self, id: &str) -> Result<bool> {
         let id = id.to_owned();
         self.submit(Route::system(), move |tx| Ok(tx.rows.revoke_key(&id, tx.now)?)).await
+    }
+
+    async fn freeze(&self) -> Result<Option<StoreFreeze>> {
+        freeze::current(self).await
+    }
+
+    async fn lift_freeze(&self) -> Result<Option<StoreFreeze>> {
+        freeze::lift(self).await
     }
 
     async fn ready(&self) -> Result<()> {

@@ -53,7 +53,7 @@ pub(crate) enum Command {
     /// Create, list and revoke API keys, directly on the store
     #[command(subcommand)]
     Keys(keys::Command),
-    /// Copy a store, or check one for damage
+    /// Copy, check, back up and restore a store
     #[command(subcommand)]
     Store(store::Command),
     /// Check the store and its environment; exits with 1 when something needs action

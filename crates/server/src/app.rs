@@ -8,6 +8,7 @@ use tokio::sync::watch;
 
 use crate::api::probes::Readiness;
 use crate::auth::{Keyring, Sessions};
+use crate::backups::BackupMonitor;
 use crate::budget::AnswerBudget;
 use crate::budget::{Holder, MemoryBudget};
 use crate::capture::{ClassificationCache, Classifiers};
@@ -40,6 +41,7 @@ pub struct AppState {
     pub(crate) metrics: Metrics,
     pub(crate) request_ids: RequestIds,
     pub(crate) readiness: Readiness,
+    pub(crate) backups: Arc<BackupMonitor>,
     stopping: watch::Sender<bool>,
 }
 
@@ -78,6 +80,7 @@ impl App {
             metrics,
             request_ids,
             readiness: Readiness::default(),
+            backups: Arc::default(),
             stopping: watch::Sender::new(false),
         }))
     }

@@ -3,6 +3,7 @@
 
 mod api;
 mod app;
+mod backups;
 mod body;
 mod budget;
 mod call;
@@ -24,6 +25,7 @@ pub mod tasks;
 pub mod ui;
 
 pub use app::App;
+pub use backups::BackupMonitor;
 pub use limits::ServerLimits;
 pub use openapi::openapi;
 pub use problem::{error_catalogue, errors_markdown};

@@ -131,8 +131,9 @@ fn bulk() -> Vec<ApiRoute> {
 }
 
 fn administration() -> Vec<ApiRoute> {
-    use v1::{breakers, keys, queues};
+    use v1::{breakers, keys, queues, store};
     vec![
+        by::<Operator>().post("/v1/store/release", OK, "Release a restored store", store::release),
         by::<Operator>().post(
             "/v1/tenants/{tenant}/breaker",
             OK,

@@ -267,9 +267,35 @@ pub struct HealthAnswer {
     /// The server's clock was set, or is behind the times in the store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<ClockJump>,
+    /// The store was restored from a backup and gives out no work until an operator releases it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frozen: Option<StoreFreeze>,
+    /// Scheduled backups of this server: only for keys that span tenants, and only where they are configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backup: Option<BackupHealth>,
 }
 
 impl HealthAnswer {
+    /// Reports a restored store, which needs a person.
+    #[must_use]
+    pub fn with_freeze(mut self, frozen: Option<StoreFreeze>) -> Self {
+        if frozen.is_some() {
+            "attention".clone_into(&mut self.status);
+        }
+        self.frozen = frozen;
+        self
+    }
+
+    /// Reports scheduled backups; a failed one needs attention.
+    #[must_use]
+    pub fn with_backup(mut self, backup: Option<BackupHealth>) -> Self {
+        if backup.as_ref().is_some_and(|backup| backup.backup_failed) {
+            "attention".clone_into(&mut self.status);
+        }
+        self.backup = backup;
+        self
+    }
+
     /// Reports a jump of the clock, which needs attention.
     #[must_use]
     pub fn with_clock(mut self, jump: Option<ClockJump>) -> Self {
@@ -279,6 +305,45 @@ impl HealthAnswer {
         self.clock = jump;
         self
     }
+}
+
+/// A restored store. What was done after its backup is not in it, so it gives out no lease and retries nothing by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct StoreFreeze {
+    pub restored_at: Timestamp,
+    /// When the backup was made, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backup_at: Option<Timestamp>,
+}
+
+/// How the scheduled backups of a server are doing.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct BackupHealth {
+    /// The last try failed; it is repeated.
+    pub backup_failed: bool,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// When the newest complete backup was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_at: Option<Timestamp>,
+}
+
+/// `POST /v1/store/release`
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StoreReleaseRequest {
+    #[schemars(length(max = bounds::NOTE_MAX_BYTES))]
+    pub reason: Text,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct StoreReleaseAnswer {
+    /// False if the store was not frozen.
+    pub released: bool,
+    /// The freeze that ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frozen: Option<StoreFreeze>,
 }
 
 /// The server's clock was set. Redrive's time continues: a little slower where the clock is behind, until it has

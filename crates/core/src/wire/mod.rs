@@ -15,10 +15,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub use admin::{
-    BreakerAction, BreakerEntry, BreakerRequest, BreakerScope, BreakerView, BreakersAnswer, ChangeEntry, ChangesAnswer,
-    ClockJump, CreateKey, CreatedKey, HealthAnswer, KeyView, KeysAnswer, LimitsAnswer, QueueAlert, QueueSettings,
-    QueueView, QueuesAnswer, Role, StatsAnswer, StatsPoint, TenantBreaker, TenantHealth, TenantLimits, TenantView,
-    TenantsAnswer,
+    BackupHealth, BreakerAction, BreakerEntry, BreakerRequest, BreakerScope, BreakerView, BreakersAnswer, ChangeEntry,
+    ChangesAnswer, ClockJump, CreateKey, CreatedKey, HealthAnswer, KeyView, KeysAnswer, LimitsAnswer, QueueAlert,
+    QueueSettings, QueueView, QueuesAnswer, Role, StatsAnswer, StatsPoint, StoreFreeze, StoreReleaseAnswer,
+    StoreReleaseRequest, TenantBreaker, TenantHealth, TenantLimits, TenantView, TenantsAnswer,
 };
 pub use operations::{
     Canary, CanaryState, CanaryView, ItemOutcome, Joined, NamedRun, OneOrMany, OperationAction, OperationFilter,

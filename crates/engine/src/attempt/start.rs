@@ -57,11 +57,14 @@ impl CommittedStart {
     }
 }
 
-/// `POST /v1/runs`.
-pub fn start(tx: &mut Tx<'_>, start: &Start) -> Result<CommittedStart> {
+/// Who holds the runs of a restored store.
+const FROZEN: &str = "store_restored";
+
+/// `POST /v1/runs`. `frozen`: the store was restored, so no known run begins again.
+pub fn start(tx: &mut Tx<'_>, start: &Start, frozen: bool) -> Result<CommittedStart> {
     let tenant = tx.tenant(&start.run.tenant)?;
     match run_row::find_run_of(tx, tenant, &start.run.run_id)? {
-        Some(row) => start_known(tx, row, start),
+        Some(row) => start_known(tx, row, start, frozen),
         None => start_new(tx, tenant, start),
     }
 }
@@ -99,7 +102,7 @@ fn start_new(tx: &mut Tx<'_>, tenant: i64, start: &Start) -> Result<CommittedSta
     answer(tx, &row, true, false)
 }
 
-fn start_known(tx: &mut Tx<'_>, mut row: RunRow, start: &Start) -> Result<CommittedStart> {
+fn start_known(tx: &mut Tx<'_>, mut row: RunRow, start: &Start, frozen: bool) -> Result<CommittedStart> {
     let (_, policy) = run_row::rules_of(tx, &row)?;
     let differs = payload_differs(tx, &row, &start.run)?;
     let StartHow::Start { start_id, lease_ms } = &start.how else {
@@ -107,6 +110,7 @@ fn start_known(tx: &mut Tx<'_>, mut row: RunRow, start: &Start) -> Result<Commit
         return Ok(answer(tx, &row, false, differs)?.only_state());
     };
     match &row.run.state {
+        State::Scheduled(_) if frozen => Err(Refused::Held(FROZEN.to_owned()).into()),
         State::Scheduled(_) => {
             let before = row.clone();
             row.touch(start.run.by);

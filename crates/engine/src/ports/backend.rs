@@ -9,12 +9,13 @@ use redrive_core::time::Timestamp;
 use redrive_core::wire::{
     ChangesAnswer, DuplicatesAnswer, HealthAnswer, LeasedRun, OperationItemsPage, OperationView, OperationsPage,
     PatternDetail, PatternView, PatternsPage, QueueSettings, QueueView, QueuesAnswer, RevisionView, RunDetail,
-    RunsPage, StatsAnswer, TenantHealth, TenantsAnswer,
+    RunsPage, StatsAnswer, StoreFreeze, TenantHealth, TenantsAnswer,
 };
 use tokio::sync::watch;
 
 use crate::attempt::start::CommittedStart;
 use crate::error::Result;
+use crate::freeze::FreezeCache;
 use crate::lease::grant::GrantedLease;
 use crate::metrics::StoreMetrics;
 use crate::model::StateCounts;
@@ -46,6 +47,11 @@ pub trait Backend: Reads {
     fn has_writer(&self) -> bool;
 
     fn policies(&self) -> &PolicyCache;
+
+    fn freeze_cache(&self) -> &FreezeCache;
+
+    /// The freeze of a restored store.
+    fn read_freeze(&self) -> impl Future<Output = Result<Option<StoreFreeze>>> + Send;
 
     fn metrics(&self) -> &StoreMetrics;
 

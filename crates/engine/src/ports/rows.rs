@@ -373,6 +373,8 @@ pub trait EngineRows {
     fn absences_since(&mut self, then: Timestamp) -> Result<Vec<Absence>>;
     fn trim_changes(&mut self, before: Timestamp, most: usize) -> Result<Swept>;
     fn trim_ledger(&mut self, before: Timestamp, most: usize) -> Result<Swept>;
+    /// Ends the freeze of a restored store.
+    fn lift_freeze(&mut self) -> Result<()>;
     /// Makes the smallest possible write, to find out whether a commit would succeed.
     fn touch(&mut self) -> Result<()>;
     /// No key is created between this read and the commit.

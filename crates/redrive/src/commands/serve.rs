@@ -11,6 +11,7 @@ use redrive_core::ids::QueueName;
 use redrive_core::policy::Policies;
 use redrive_core::text::Label;
 use redrive_core::wire::{QueueSettings, Role};
+use redrive_engine::tasks::Tasks;
 use redrive_engine::{Dice, Store, SystemClock, SystemDice};
 use redrive_server::{Config, Server, ServerLimits, auth};
 use redrive_store::copy::StoreAddress;
@@ -19,6 +20,7 @@ use redrive_store::sqlite::SqliteStore;
 use redrive_store::{postgres, sqlite};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::commands::backup::BackupSchedule;
 use crate::config::{ConfigFile, ConfigPath, FlagSettings, Settings};
 use crate::log;
 use crate::out::Printer;
@@ -47,10 +49,15 @@ pub(crate) fn run(args: Args, out: &mut Printer) -> anyhow::Result<()> {
 async fn serve(settings: &Settings, file: ConfigFile, out: &mut Printer) -> anyhow::Result<()> {
     // Before anything else, so that no signal falls between.
     let mut signals = Signals::new()?;
-    let ConfigFile { policies, queues, rules, .. } = file;
+    let ConfigFile { policies, queues, rules, backup, .. } = file;
+    let schedule = BackupSchedule::of(backup.as_ref(), &settings.store)?;
     let store = open(&settings.store, policies).await?;
     set_queues(store.as_ref(), queues).await?;
     let server = Server::start(server_config(settings)?, store.clone(), Arc::new(SystemDice), rules.compiled()).await?;
+    let tasks = Tasks::default();
+    if let Some(schedule) = schedule {
+        tasks.start("backup", schedule.run(server.backups()));
+    }
     let begun = greet(&server, store.as_ref(), &settings.store, out).await;
     if begun.is_ok() {
         signals.next().await;

@@ -21,10 +21,11 @@ use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue, ValueDeserializer};
 
 use super::reference::{fields, nearest};
-use super::settings::ServerSection;
+use super::settings::{BackupKeys, BackupSection, ServerSection};
 use crate::whole::{self, CONFIG_MAX_BYTES};
 
-pub(super) const SECTIONS: [&str; 8] = ["server", "defaults", "tier", "queue", "tenant", "agent", "rule", "model"];
+pub(super) const SECTIONS: [&str; 9] =
+    ["server", "defaults", "tier", "queue", "tenant", "agent", "rule", "model", "backup"];
 
 /// A checked configuration file.
 #[derive(Debug, Default)]
@@ -33,6 +34,7 @@ pub(crate) struct ConfigFile {
     pub(crate) policies: Policies,
     pub(crate) queues: BTreeMap<QueueName, QueueSettings>,
     pub(crate) rules: Rules,
+    pub(crate) backup: Option<BackupSection>,
 }
 
 /// A queue's own keys, beside those of its policy.
@@ -102,9 +104,20 @@ impl ConfigFile {
         if let Some(value) = root.remove("model") {
             file.policies.models = models(source, value)?;
         }
+        if let Some(value) = root.remove("backup") {
+            file.backup = Some(backup(source, value)?);
+        }
         nothing_else(source, &root)?;
         Ok(file)
     }
+}
+
+fn backup(source: ConfigText<'_>, value: Spanned<DeValue<'_>>) -> Result<BackupSection, Complaint> {
+    let mut section = Section::new(source, "backup", value)?;
+    let keys: BackupKeys = section.take()?;
+    let backup = BackupSection::try_from(keys).map_err(|bad| section.complain_of_value(bad.key, bad.to_string()))?;
+    section.finish()?;
+    Ok(backup)
 }
 
 type NamedSection<'a> = (Spanned<DeString<'a>>, Spanned<DeValue<'a>>);

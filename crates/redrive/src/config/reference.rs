@@ -8,7 +8,7 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::Value;
 
 use super::file::{AgentKeys, QueueKeys, TenantKeys};
-use super::settings::ServerSection;
+use super::settings::{BackupKeys, ServerSection};
 
 const EXAMPLE: &str = include_str!("example.toml");
 
@@ -53,6 +53,8 @@ pub(crate) fn page() -> String {
     table(&mut page, "`payload`", payload, &fields::<PayloadShape>());
     let model = "What a model takes, over the built-in catalogue: [preflight](preflight.md).";
     table(&mut page, "`[[model]]`", model, &fields::<ModelEntry>());
+    let backup = "Backups that the server makes of its SQLite store: [backup and restore](backup.md).";
+    table(&mut page, "`[backup]`", backup, &fields::<BackupKeys>());
     page
 }
 

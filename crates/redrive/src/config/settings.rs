@@ -44,6 +44,40 @@ pub(crate) struct ServerSection {
     pub(crate) body_timeout_ms: Option<u64>,
 }
 
+/// `[backup]`
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct BackupKeys {
+    /// The folder that gets the backups.
+    to: Option<PathBuf>,
+    /// Hours between two backups, 1 to 8760; 24 if absent.
+    every_hours: Option<u64>,
+    /// How many of the newest backups are kept, 1 to 1000; 7 if absent.
+    keep: Option<u64>,
+}
+
+/// Scheduled backups, checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BackupSection {
+    pub(crate) to: PathBuf,
+    pub(crate) every_hours: u64,
+    pub(crate) keep: usize,
+}
+
+impl TryFrom<BackupKeys> for BackupSection {
+    type Error = BadServerSetting;
+
+    fn try_from(said: BackupKeys) -> Result<Self, BadServerSetting> {
+        let missing = || BadServerSetting { key: "to", must_be: "the folder that gets the backups".into() };
+        let keep = within("keep", said.keep, 7, 1, 1_000)?;
+        Ok(Self {
+            to: said.to.filter(|to| !to.as_os_str().is_empty()).ok_or_else(missing)?,
+            every_hours: within("every_hours", said.every_hours, 24, 1, 8_760)?,
+            keep: usize::try_from(keep).unwrap_or(usize::MAX),
+        })
+    }
+}
+
 /// The same as flags, each also from the environment.
 #[derive(Debug, Args)]
 pub(crate) struct FlagSettings {

@@ -18,6 +18,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::app::App;
+use crate::backups::BackupMonitor;
 use crate::limits::{BadLimit, METRICS_CONNECTIONS_MAX, OTHER_FILES, ServerLimits};
 use crate::router::{metrics_router, router};
 use redrive_engine::services::Engine;
@@ -102,6 +103,11 @@ impl Server {
     /// A link that logs a browser in as the key of this hash: once, and within [`crate::auth::LINK_MS`].
     pub fn login_link(&self, key_hash: [u8; 32]) -> String {
         format!("http://{}{}", self.address(), self.app.login_path(key_hash))
+    }
+
+    /// Where scheduled backups report how they are doing.
+    pub fn backups(&self) -> Arc<BackupMonitor> {
+        self.app.backups.clone()
     }
 
     pub fn metrics_address(&self) -> Option<SocketAddr> {

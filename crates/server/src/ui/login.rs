@@ -59,7 +59,7 @@ pub(crate) async fn end(app: App, request: Request) -> Response {
             end_session(&app, &parts.headers);
             see_other("/login", &[no_cookie(&parts.headers)])
         }
-        Err(problem) => respond(problem.status(), layout::whole(&who, &layout::problem(&problem), None)),
+        Err(problem) => respond(problem.status(), layout::whole(&who, &layout::problem(&problem), None, None)),
     }
 }
 

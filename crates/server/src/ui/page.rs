@@ -9,6 +9,7 @@ use http::header::{ACCEPT, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION, REFE
 use http::{HeaderValue, Method, StatusCode};
 use maud::Markup;
 use redrive_core::time::Timestamp;
+use redrive_core::wire::StoreFreeze;
 
 use super::form::Form;
 use super::form::{self, Notice};
@@ -77,6 +78,11 @@ impl PageContent {
     }
 }
 
+/// For the banner; a store that can't be read has other things to say.
+async fn freeze_of(app: &App) -> Option<StoreFreeze> {
+    app.store.freeze().await.unwrap_or_default()
+}
+
 /// What a form answers with.
 pub(crate) enum FormResult {
     Go {
@@ -112,7 +118,7 @@ where
             };
             match shown.await {
                 Ok(content) => {
-                    let whole = respond(StatusCode::OK, layout::whole(&who, &content, notice));
+                    let whole = respond(StatusCode::OK, layout::whole(&who, &content, notice, freeze_of(&app).await));
                     form::clear_notice(app.answers.count(who.holder(), IfFull::Refuse, whole), notice)
                 }
                 Err(problem) => refuse(&who, &problem),
@@ -151,7 +157,7 @@ where
             match done.await {
                 Ok(FormResult::Go { to, done }) => see_other(&to, &[form::notice_cookie(done, &parts.headers)]),
                 Ok(FormResult::Show(content)) => {
-                    let whole = respond(StatusCode::OK, layout::whole(&who, &content, None));
+                    let whole = respond(StatusCode::OK, layout::whole(&who, &content, None, freeze_of(&app).await));
                     app.answers.count(who.holder(), IfFull::Send, whole)
                 }
                 Err(problem) => refuse(&who, &problem),
@@ -216,7 +222,7 @@ pub(crate) fn nothing_here() -> Response {
 
 /// The problem as a page, within a session.
 fn refuse(who: &Visitor, problem: &HttpProblem) -> Response {
-    let mut response = respond(problem.status(), layout::whole(who, &layout::problem(problem), None));
+    let mut response = respond(problem.status(), layout::whole(who, &layout::problem(problem), None, None));
     response.extensions_mut().insert(problem.code);
     response
 }

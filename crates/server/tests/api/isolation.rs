@@ -57,6 +57,7 @@ fn rows() -> BTreeMap<(&'static str, &'static str), Row> {
         row!("GET" "/v1/tenants/{tenant}/health", |t| format!("/v1/tenants/{}/health", t.tenant), none),
         row!("GET" "/v1/tenants/{tenant}/breaker", |t| format!("/v1/tenants/{}/breaker", t.tenant), none),
         row!("POST" "/v1/tenants/{tenant}/breaker", |t| format!("/v1/tenants/{}/breaker", t.tenant), |_| r#"{"action":"close","reason":"r"}"#.into()),
+        row!("POST" "/v1/store/release", |_| "/v1/store/release".into(), |_| r#"{"reason":"r"}"#.into()),
         row!("POST" "/v1/breakers", |_| "/v1/breakers".into(), |_| r#"{"action":"close","reason":"r","model":"m"}"#.into()),
         row!("GET" "/v1/breakers", |t| format!("/v1/breakers?tenant={}", t.tenant), none),
         row!("GET" "/v1/health", |t| format!("/v1/health?tenant={}", t.tenant), none),

@@ -51,6 +51,7 @@ pub(super) const TABLES: &[CopiedTable] = &[
     table("runs_set_aside", &["run"]),
     table("stamps", &["replica"]),
     table("absences", &["since"]),
+    table("store_freeze", ID),
 ];
 
 /// SQLite's triggers fill these when runs are copied.

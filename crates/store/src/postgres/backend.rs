@@ -11,10 +11,11 @@ use redrive_core::time::Timestamp;
 use redrive_core::wire::{
     ChangesAnswer, DuplicatesAnswer, HealthAnswer, LeasedRun, OperationItemsPage, OperationView, OperationsPage,
     PatternDetail, PatternView, PatternsPage, QueueSettings, QueueView, QueuesAnswer, RevisionView, RunDetail,
-    RunsPage, StatsAnswer, TenantHealth, TenantsAnswer,
+    RunsPage, StatsAnswer, StoreFreeze, TenantHealth, TenantsAnswer,
 };
 use redrive_engine::attempt::start::CommittedStart;
 use redrive_engine::error::Result;
+use redrive_engine::freeze::FreezeCache;
 use redrive_engine::lease::grant::GrantedLease;
 use redrive_engine::metrics::StoreMetrics;
 use redrive_engine::model::StateCounts;
@@ -38,6 +39,7 @@ use crate::shared::changes;
 use crate::shared::detail;
 use crate::shared::duplicates;
 use crate::shared::figures;
+use crate::shared::freeze;
 use crate::shared::hours;
 use crate::shared::keys;
 use crate::shared::lease_contents;
@@ -71,6 +73,19 @@ impl Backend for PgStore {
 
     fn policies(&self) -> &PolicyCache {
         &self.policy_cache
+    }
+
+    fn freeze_cache(&self) -> &FreezeCache {
+        &self.freeze_cache
+    }
+
+    async fn read_freeze(&self) -> Result<Option<StoreFreeze>> {
+        let read = async {
+            let view = self.key_readers.view().await?;
+            let answer = freeze::read_freeze(&view.snapshot()).await;
+            view.done(answer).await
+        };
+        within(ANSWER_MAX, read).await
     }
 
     fn metrics(&self) -> &StoreMetrics {

@@ -23,6 +23,7 @@ use crate::postgres::schema;
 use crate::shared::queues;
 use redrive_engine::clock::{Clock, Dice};
 use redrive_engine::error::{PortResult, Result};
+use redrive_engine::freeze::FreezeCache;
 use redrive_engine::metrics::StoreMetrics;
 use redrive_engine::model::Swept;
 use redrive_engine::operations::settle::Followed;
@@ -54,6 +55,7 @@ pub struct PgStore {
     pub(crate) shared: Arc<ReplicaContext>,
     pub(crate) notifier: Notifier,
     pub(crate) policy_cache: PolicyCache,
+    pub(crate) freeze_cache: FreezeCache,
     pub(crate) followed: Followed,
     /// The connection that folds appended deltas, opened when it is needed.
     pub(crate) folding: Mutex<Option<PgSession>>,
@@ -116,6 +118,7 @@ impl PgStore {
             shared,
             notifier,
             policy_cache,
+            freeze_cache: FreezeCache::default(),
             followed,
             folding,
             worker,

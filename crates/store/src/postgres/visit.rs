@@ -12,8 +12,13 @@ use crate::postgres::schema;
 use crate::shared::check::{Miscounted, closed_states};
 use crate::shared::{figures, keys, queues};
 use redrive_engine::error::{Error, PortResult as Result};
+use redrive_engine::freeze::{EPOCHS_RAISED_BY, restored_document};
 use redrive_engine::model::{KeyRecord, TenantScope};
 use redrive_engine::runs::document::position;
+
+/// A server stamps every second.
+const RUNNING_MS: u64 = 10_000;
+const RESTORED_BATCH_RUNS: i64 = 1_000;
 
 pub struct Visit {
     connection: WriterConnection,
@@ -148,6 +153,50 @@ impl Visit {
     pub fn last_stamp(&mut self) -> Result<Option<Timestamp>> {
         let row = self.connection.row("SELECT max(at) FROM stamps", &[])?;
         Ok(row.map(|row| row.number_or_none(0)).transpose()?.flatten().map(Timestamp::from_millis))
+    }
+
+    /// Marks a database that was restored by PostgreSQL's own tools: every epoch is raised, so that no lease from before or after
+    /// the backup counts, and the store is frozen. All of it in one transaction. Returns how many runs had been leased.
+    pub fn mark_restored(&mut self) -> Result<u64> {
+        let now = self.now()?;
+        if let Some(last) = self.last_stamp()?.filter(|last| now.since(*last) < RUNNING_MS) {
+            let what = format!("a server has used this database at {last}: stop all servers first");
+            return Err(Error::Unexpected(what).into());
+        }
+        self.connection.wait(self.connection.session.client.batch_execute("BEGIN"))?;
+        let done = self.raise_epochs(now);
+        let end = if done.is_ok() { "COMMIT" } else { "ROLLBACK" };
+        self.connection.wait(self.connection.session.client.batch_execute(end))?;
+        done
+    }
+
+    fn raise_epochs(&mut self, now: Timestamp) -> Result<u64> {
+        let (mut raised, mut after) = (0, i64::MIN);
+        loop {
+            let sql = "SELECT id, life FROM runs WHERE id > $1 ORDER BY id LIMIT $2";
+            let runs = self.connection.query(sql, &[&after, &RESTORED_BATCH_RUNS])?;
+            let Some(last) = runs.last() else { break };
+            after = number(last, 0)?;
+            let (mut ids, mut documents) = (Vec::new(), Vec::new());
+            for run in &runs {
+                // A document that can't be read can't be leased either: the services set it aside.
+                if let Ok(Some(document)) = restored_document(&String::from_utf8_lossy(run.get(1))) {
+                    ids.push(number(run, 0)?);
+                    documents.push(document.into_bytes());
+                }
+            }
+            let update = "UPDATE runs SET life = new.life, lease_request = NULL
+                 FROM unnest($1::bigint[], $2::bytea[]) AS new (id, life) WHERE runs.id = new.id";
+            raised += self.connection.execute(update, &[&ids, &documents])?;
+        }
+        // Numbers that were given out after the backup are not given out again.
+        let next = "SELECT setval(pg_get_serial_sequence('runs', 'id'), (SELECT coalesce(max(id), 0) FROM runs) + $1)";
+        self.connection.row(next, &[&i64::try_from(EPOCHS_RAISED_BY)?])?;
+        let freeze = "INSERT INTO store_freeze (id, restored_at, backup_at) VALUES (1, $1, $2)
+             ON CONFLICT (id) DO UPDATE SET restored_at = excluded.restored_at, backup_at = excluded.backup_at";
+        let last_stamp = self.last_stamp()?.map(Timestamp::as_millis);
+        self.connection.execute(freeze, &[&now.as_millis(), &last_stamp])?;
+        Ok(raised)
     }
 
     /// Counters that differ from a recount.

@@ -174,6 +174,8 @@ fn health_answer(
         queues_without_owner: ownerless.map(|(_, queue)| queue.name).take(QUEUES_NAMED_MAX).collect(),
         set_aside,
         clock: None,
+        frozen: None,
+        backup: None,
     }
 }
 

@@ -11,6 +11,7 @@ pub(crate) mod detail;
 pub(crate) mod duplicates;
 pub(crate) mod figures;
 pub(crate) mod filter;
+pub(crate) mod freeze;
 pub(crate) mod history;
 pub(crate) mod hours;
 pub(crate) mod keys;

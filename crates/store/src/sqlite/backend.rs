@@ -9,11 +9,12 @@ use redrive_core::time::Timestamp;
 use redrive_core::wire::{
     ChangesAnswer, DuplicatesAnswer, HealthAnswer, LeasedRun, OperationItemsPage, OperationView, OperationsPage,
     PatternDetail, PatternView, PatternsPage, QueueSettings, QueueView, QueuesAnswer, RevisionView, RunDetail,
-    RunsPage, StatsAnswer, TenantHealth, TenantsAnswer,
+    RunsPage, StatsAnswer, StoreFreeze, TenantHealth, TenantsAnswer,
 };
 use redrive_engine::attempt::start::CommittedStart;
 use redrive_engine::clock::Clock as _;
 use redrive_engine::error::Result;
+use redrive_engine::freeze::FreezeCache;
 use redrive_engine::lease::grant::GrantedLease;
 use redrive_engine::metrics::StoreMetrics;
 use redrive_engine::model::StateCounts;
@@ -35,6 +36,7 @@ use crate::shared::changes;
 use crate::shared::detail;
 use crate::shared::duplicates;
 use crate::shared::figures;
+use crate::shared::freeze;
 use crate::shared::hours;
 use crate::shared::keys;
 use crate::shared::lease_contents;
@@ -66,6 +68,14 @@ impl Backend for SqliteStore {
 
     fn policies(&self) -> &PolicyCache {
         &self.policy_cache
+    }
+
+    fn freeze_cache(&self) -> &FreezeCache {
+        &self.freeze_cache
+    }
+
+    async fn read_freeze(&self) -> Result<Option<StoreFreeze>> {
+        self.key_readers.run(&Owner::System, |conn| ready(freeze::read_freeze(conn))).await
     }
 
     fn metrics(&self) -> &StoreMetrics {

@@ -20,6 +20,7 @@ use crate::sqlite::schema;
 use redrive_engine::clock::{Clock, Dice, SteadyClock};
 use redrive_engine::counters::CounterDeltas;
 use redrive_engine::error::{PortResult, Result};
+use redrive_engine::freeze::FreezeCache;
 use redrive_engine::operations::settle::Followed;
 use redrive_engine::policies::PolicyCache;
 use redrive_engine::ports::backend::{Owner, Unpaced};
@@ -44,6 +45,7 @@ pub struct SqliteStore {
     pub(crate) policies: Arc<Policies>,
     pub(crate) clock: Arc<SteadyClock>,
     pub(crate) policy_cache: PolicyCache,
+    pub(crate) freeze_cache: FreezeCache,
     pub(crate) followed: Arc<Followed>,
     /// Dropped last: the folder is locked while anything of it is open.
     _held: FolderLock,
@@ -94,6 +96,7 @@ impl SqliteStore {
             policies,
             clock,
             policy_cache,
+            freeze_cache: FreezeCache::default(),
             followed: Arc::default(),
             _held: held,
         })

@@ -26,6 +26,7 @@ mod queue_rules;
 mod reads;
 mod reconciling;
 mod reports;
+mod restored;
 mod reviews;
 mod sent;
 mod starts;
@@ -60,6 +61,9 @@ macro_rules! every_case {
             reports::sixty_four_concurrent_reports_are_recorded_once,
             reports::new_pattern_is_new_once_and_counted_per_tenant,
             reports::resend_after_a_successful_retry_reopens_nothing,
+            restored::a_restored_store_hands_out_nothing_until_released,
+            restored::leases_granted_after_a_backup_are_fenced_off,
+            restored::leases_from_before_a_backup_end_with_the_restore,
             starts::enqueuing_again_returns_no_lease,
             starts::repeated_start_id_returns_the_same_lease,
             starts::scheduled_run_starts_only_when_due,

@@ -43,6 +43,9 @@ enum Place {
     Database(private_postgres::Database),
 }
 
+/// A backup of a world's store.
+pub struct StoreBackup(Place);
+
 async fn open(place: &Place, clock: &Arc<ManualClock>, policies: &Policies) -> Arc<dyn Store> {
     let policies = policies.clone();
     let dice = Arc::new(SeededDice::new(7));
@@ -94,6 +97,45 @@ impl World {
         store.close().await;
         drop(store);
         Self::opened(place, clock, policies).await
+    }
+
+    /// The same store, and a backup of it as it is now.
+    pub async fn backed_up(self) -> (Self, StoreBackup) {
+        let Self { store, clock, policies, place } = self;
+        store.close().await;
+        drop(store);
+        let backup = match &place {
+            Place::Folder(folder) => {
+                let kept = tempfile::tempdir().unwrap();
+                let (data, to) = (folder.path().join("data"), kept.path().join("backup.db"));
+                sqlite::backup::backup(&data, &to, clock.now(), |_| {}).unwrap();
+                StoreBackup(Place::Folder(kept))
+            }
+            Place::Database(database) => {
+                let (_, name) = database.url().rsplit_once('/').unwrap();
+                let copy = private_postgres::Database::copy_of(name, &private_postgres::admin_url().unwrap());
+                StoreBackup(Place::Database(copy.unwrap()))
+            }
+        };
+        (Self::opened(place, clock, policies).await, backup)
+    }
+
+    /// The store as its backup has it, at the present time.
+    pub async fn restored(self, backup: StoreBackup) -> Self {
+        let Self { store, clock, policies, .. } = self;
+        store.close().await;
+        match &backup.0 {
+            Place::Folder(kept) => {
+                let (from, data) = (kept.path().join("backup.db"), kept.path().join("data"));
+                sqlite::backup::restore(&from, &data, clock.now()).unwrap();
+            }
+            Place::Database(copy) => {
+                let url = copy.url().to_owned();
+                let mark = move || postgres::Visit::open(&url).unwrap().mark_restored().unwrap();
+                tokio::task::spawn_blocking(mark).await.unwrap();
+            }
+        }
+        Self::opened(backup.0, clock, policies).await
     }
 
     /// Another replica over the same database.

@@ -211,7 +211,8 @@ impl SpoolRecord {
     /// A step that may have changed the outside world.
     pub(super) fn is_effect(&self) -> bool {
         let is_plain = |body: &str| {
-            serde_json::from_str::<serde_json::Value>(body).is_ok_and(|step| step["effect"] == serde_json::Value::Bool(false))
+            serde_json::from_str::<serde_json::Value>(body)
+                .is_ok_and(|step| step["effect"] == serde_json::Value::Bool(false))
         };
         self.what == ReportKind::Step && !is_plain(&self.body)
     }

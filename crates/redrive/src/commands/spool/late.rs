@@ -76,10 +76,10 @@ impl<'a> LateEffects<'a> {
             return Ok(None);
         }
         self.load(&record.run)?;
-        Ok(self.held.get(&record.run).map(|held| SpoolRecord {
-            body: with_steps(&record.body, &held.steps.join(",")),
-            ..record.clone()
-        }))
+        Ok(self
+            .held
+            .get(&record.run)
+            .map(|held| SpoolRecord { body: with_steps(&record.body, &held.steps.join(",")), ..record.clone() }))
     }
 
     /// The end has taken them along.
@@ -180,6 +180,9 @@ mod tests {
         assert_eq!(with_steps("{}", r#"{"name":"pay"}"#), r#"{"steps":[{"name":"pay"}]}"#);
         assert_eq!(with_steps(r#"{"output":[1]}"#, "1,2"), r#"{"output":[1],"steps":[1,2]}"#);
         assert_eq!(with_steps(r#"{"steps":[0]}"#, "1,2"), r#"{"steps":[0,1,2]}"#);
-        assert_eq!(with_steps(r#"{"error":{},"steps":[{"steps":[]}]}"#, "1"), r#"{"error":{},"steps":[{"steps":[]},1]}"#);
+        assert_eq!(
+            with_steps(r#"{"error":{},"steps":[{"steps":[]}]}"#, "1"),
+            r#"{"error":{},"steps":[{"steps":[]},1]}"#
+        );
     }
 }

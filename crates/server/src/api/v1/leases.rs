@@ -49,7 +49,8 @@ pub(crate) async fn lease(
     let asked = lease_call(&call.who, &call.query, request)?;
     let waiting = Waiting { time: wait, share: app.waiting_bytes.share(call.who.holder()), cost };
     let (leases, reserved) = take(&app, &call.who, asked, waiting).await?;
-    let answer = LeasesAnswer { leases: prepare::leases(&app, leases).await };
+    let frozen = if leases.is_empty() { app.store.freeze().await? } else { None };
+    let answer = LeasesAnswer { leases: prepare::leases(&app, leases).await, frozen };
     let reply = if answer.leases.len() > LEASES_SMALL { Reply::large(answer) } else { Reply::ok(answer) };
     Ok(reply.within(reserved))
 }

@@ -11,4 +11,5 @@ pub(crate) mod preflight;
 pub(crate) mod queues;
 pub(crate) mod runs;
 pub(crate) mod status;
+pub(crate) mod store;
 pub(crate) mod tenants;

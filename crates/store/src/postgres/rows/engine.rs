@@ -10,6 +10,7 @@ use crate::numbers::{counted, limit};
 use crate::postgres::commit::fold::{FOLD_LOCK, hour_of_partition, partition_name};
 use crate::postgres::reads::columns::{Columns as _, number, text};
 use crate::postgres::rows::PgRows;
+use crate::shared::freeze;
 use redrive_engine::counters::CounterDeltas;
 use redrive_engine::error::{BoxError, PortResult as Result};
 use redrive_engine::model::{KeyRecord, Swept};
@@ -76,6 +77,11 @@ impl EngineRows for PgRows<'_> {
         let gone = self.run(sql, &[&before.as_millis(), &limit(most)])?;
         let gone = counted(gone);
         Ok(Swept { looked_at: gone, moved: gone, more: gone == most })
+    }
+
+    fn lift_freeze(&mut self) -> Result<()> {
+        self.run(freeze::LIFT, &[])?;
+        Ok(())
     }
 
     fn touch(&mut self) -> Result<()> {

@@ -5,6 +5,7 @@ use redrive_core::money::{Spend, Usd};
 use redrive_core::time::{DAY_MS, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 
+use crate::shared::freeze;
 use crate::sqlite::rows::SqliteRows;
 use crate::sqlite::rows::keys;
 use crate::sqlite::rows::patterns::{PatternClocks, PatternFailures};
@@ -82,6 +83,11 @@ impl EngineRows for SqliteRows<'_> {
     }
 
     /// Inserted and deleted in one transaction, so that only a page has to reach the disk.
+    fn lift_freeze(&mut self) -> Result<()> {
+        self.conn.execute(freeze::LIFT, [])?;
+        Ok(())
+    }
+
     fn touch(&mut self) -> Result<()> {
         self.conn.prepare_cached("INSERT OR REPLACE INTO stamps (replica, at) VALUES ('', 0)")?.execute([])?;
         self.conn.prepare_cached("DELETE FROM stamps WHERE replica = ''")?.execute([])?;

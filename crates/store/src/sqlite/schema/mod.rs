@@ -18,6 +18,11 @@ pub(crate) fn version(conn: &Connection) -> Result<u32> {
     Ok(conn.pragma_query_value(None, "user_version", |row| row.get(0))?)
 }
 
+/// The schema of this binary.
+pub(crate) fn newest() -> u32 {
+    migrations::newest(&with_test_upgrade(MIGRATIONS))
+}
+
 /// Migrates the store to this binary's schema.
 pub(crate) fn migrate(conn: &mut Connection) -> Result<()> {
     apply(conn, &with_test_upgrade(MIGRATIONS))
@@ -47,7 +52,7 @@ fn apply(conn: &mut Connection, all: &[Migration]) -> Result<()> {
 
 /// For commands that never migrate.
 pub(crate) fn require_current(conn: &Connection) -> Result<()> {
-    migrations::refuse_other(version(conn)?, migrations::newest(&with_test_upgrade(MIGRATIONS)))
+    migrations::refuse_other(version(conn)?, newest())
 }
 
 #[cfg(test)]
