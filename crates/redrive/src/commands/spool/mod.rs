@@ -188,7 +188,8 @@ async fn send_record(
             if record.what == ReportKind::Start {
                 file.leased(&record.run, answer["lease"].as_str());
             }
-            if merged.is_some() {
+            // An end that is only evidence takes nothing to the ledger.
+            if merged.is_some() && !answer.is_null() {
                 late.delivered(&record.run)?;
             }
             counts.sent += 1;
