@@ -21,6 +21,7 @@ use crate::breakers::BreakerAct;
 use crate::error::{Reported, Result};
 use crate::ingest::report;
 use crate::lease::claim::{ClaimProgress, claim_runs};
+use crate::lease::sources::DuePlaces;
 use crate::ledger::effects;
 use crate::metrics::StoreMetrics;
 use crate::model::operations::{ItemsCall, NewOperation};
@@ -226,6 +227,7 @@ impl<B: Backend> Store for B {
         }
         let call = Arc::new(call);
         let (mut granted, mut next) = (Vec::new(), Some(ClaimProgress::new(&call)));
+        let mut places = DuePlaces::default();
         // A long call takes several transactions, so that other commands run in between.
         while let Some(progress) = next.take() {
             let command = call.clone();
@@ -238,6 +240,12 @@ impl<B: Backend> Store for B {
                 Err(_) if !granted.is_empty() => break,
                 Err(error) => return Err(error),
             }
+            if let Some(after) = next.as_ref().and_then(ClaimProgress::search_after) {
+                let search = call.clone();
+                let found = move |tx: &mut Tx<'_>| DuePlaces::find(tx, &search, after);
+                places = self.inspect(Owner::from(&call.scope), found).await?;
+            }
+            next = next.and_then(|progress| progress.with_next_places(&mut places));
         }
         if granted.is_empty() {
             return Ok(Vec::new());

@@ -267,6 +267,8 @@ impl From<&TenantScope> for Owner {
 pub trait Pace {
     /// Whether the batch has to end.
     fn is_over(&self) -> bool;
+    /// Whether a command that a later one can continue has to end, because others wait.
+    fn is_share_used(&self) -> bool;
     /// How many of `most` runs one command may move; a later command continues.
     fn runs_max(&self, most: usize) -> usize;
 }
@@ -276,6 +278,10 @@ pub struct Unpaced;
 
 impl Pace for Unpaced {
     fn is_over(&self) -> bool {
+        false
+    }
+
+    fn is_share_used(&self) -> bool {
         false
     }
 

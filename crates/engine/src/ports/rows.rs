@@ -75,8 +75,10 @@ pub trait NameRows {
     fn queue_name(&mut self, queue: i64) -> Result<String>;
     /// The numbers of all queues, at most `most`.
     fn queue_numbers(&mut self, most: usize) -> Result<Vec<i64>>;
-    /// The queues that a tenant can use: its own, `default`, and declared ones.
-    fn queue_numbers_of(&mut self, tenant: i64) -> Result<Vec<i64>>;
+    /// The queues that a tenant can use: its own, `default`, and declared ones. More than `most` are not all returned.
+    fn queue_numbers_of(&mut self, tenant: i64, most: usize) -> Result<Vec<i64>>;
+    /// The numbers of those that exist.
+    fn queue_numbers_named(&mut self, names: &[QueueName]) -> Result<Vec<i64>>;
     fn knows_name(&mut self, tenant: i64, kind: NameKind, name: &str) -> Result<bool>;
     /// Records a name that a tenant uses; false if the tenant already has `most` others of the kind.
     fn use_name(&mut self, tenant: i64, kind: NameKind, name: &str, most: usize) -> Result<bool>;
@@ -135,6 +137,8 @@ pub trait WaitingRows {
     fn due_runs(&mut self, call: DueQuery<'_>) -> Result<ReadRuns<DuePage>>;
     /// The next (queue, tenant) after `at` that has scheduled runs, and when the first of them is due.
     fn next_waiting(&mut self, at: (i64, i64)) -> Result<Option<((i64, i64), Timestamp)>>;
+    /// Those of the queues in which the tenant has scheduled runs, and when the first of them is due.
+    fn first_due(&mut self, tenant: i64, queues: &[i64]) -> Result<Vec<(i64, Timestamp)>>;
     /// Runs due by then, oldest first.
     fn overdue(&mut self, queue: i64, tenant: i64, by: Timestamp, most: usize) -> Result<ReadRuns<RunRow>>;
     /// Running runs whose lease, deadline or idle limit has passed.

@@ -103,6 +103,8 @@ macro_rules! every_case {
             leases::the_same_order_key_in_two_tenants_does_not_wait,
             leases::due_order_holds_across_queues,
             leases::due_order_holds_across_a_hundred_queues,
+            leases::one_tenants_due_order_holds_across_many_queues,
+            leases::many_tenants_take_turns_across_many_queues,
             leases::a_run_behind_five_thousand_for_another_agent_is_found,
             leases::a_busy_order_key_hides_nothing_behind_five_thousand,
             leases::runs_freed_at_the_front_are_found_under_load,

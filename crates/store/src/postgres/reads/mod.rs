@@ -53,10 +53,10 @@ impl SqlReader for Snapshot<'_> {
 }
 
 /// By the tenant's names, so that other tenants' queues cost nothing.
-pub(crate) const QUEUES_OF_TENANT: &str = "SELECT id FROM queues WHERE declared = 1
+pub(crate) const QUEUES_OF_TENANT: &str = "(SELECT id FROM queues WHERE declared = 1 LIMIT $2)
      UNION SELECT id FROM queues WHERE name = 'default'
-     UNION SELECT queues.id FROM tenant_names JOIN queues ON queues.name = tenant_names.name
-         WHERE tenant_names.tenant = $1 AND tenant_names.kind = 0
+     UNION (SELECT queues.id FROM tenant_names JOIN queues ON queues.name = tenant_names.name
+         WHERE tenant_names.tenant = $1 AND tenant_names.kind = 0 LIMIT $2)
      ORDER BY 1";
 
 impl ToSql for SqlParam {

@@ -146,8 +146,13 @@ impl NameRows for PgRows<'_> {
         self.ask("SELECT id FROM queues ORDER BY id LIMIT $1", &[&most])?.iter().map(|row| number(row, 0)).collect()
     }
 
-    fn queue_numbers_of(&mut self, tenant: i64) -> Result<Vec<i64>> {
-        self.ask(QUEUES_OF_TENANT, &[&tenant])?.iter().map(|row| number(row, 0)).collect()
+    fn queue_numbers_of(&mut self, tenant: i64, most: usize) -> Result<Vec<i64>> {
+        self.ask(QUEUES_OF_TENANT, &[&tenant, &limit(most)])?.iter().map(|row| number(row, 0)).collect()
+    }
+
+    fn queue_numbers_named(&mut self, names: &[QueueName]) -> Result<Vec<i64>> {
+        let names: Vec<&str> = names.iter().map(QueueName::as_str).collect();
+        self.ask("SELECT id FROM queues WHERE name = ANY($1)", &[&names])?.iter().map(|row| number(row, 0)).collect()
     }
 
     fn knows_name(&mut self, tenant: i64, kind: NameKind, name: &str) -> Result<bool> {

@@ -50,6 +50,10 @@ const WAITING: &str = "WITH RECURSIVE found AS (
              ORDER BY runs.queue, runs.tenant, runs.due LIMIT 1) AS next
      ) SELECT queue, tenant, due FROM found";
 
+/// The oldest scheduled run of a tenant in each queue: one index lookup each.
+const FIRST_DUE: &str = "SELECT q_queue, due FROM unnest($1::bigint[]) AS q(q_queue) CROSS JOIN LATERAL (
+         SELECT due FROM runs WHERE queue = q_queue AND tenant = $2 AND due IS NOT NULL ORDER BY due LIMIT 1) AS first";
+
 /// Up to `$7` due runs of each queue and tenant, out of a window of `$8`. Only runs that are returned are locked. The last row
 /// of a full window is always returned, empty if its run is not available, to say where the window ended. Runs are joined
 /// by id alone: with more conditions the planner took any index that begins with the tenant while the table was new.
@@ -377,6 +381,11 @@ impl WaitingRows for PgRows<'_> {
         let after = (Bound::Excluded(at), Bound::Unbounded);
         let next = self.scheduled.waiting.as_ref().and_then(|waiting| waiting.range(after).next());
         Ok(next.map(|(place, due)| (*place, Timestamp::from_millis(*due))))
+    }
+
+    fn first_due(&mut self, tenant: i64, queues: &[i64]) -> Result<Vec<(i64, Timestamp)>> {
+        let rows = self.ask_after(FIRST_DUE, &[&queues, &tenant])?;
+        rows.iter().map(|row| Ok((number(row, 0)?, Timestamp::from_millis(number(row, 1)?)))).collect()
     }
 
     fn overdue(&mut self, queue: i64, tenant: i64, by: Timestamp, most: usize) -> Result<ReadRuns<RunRow>> {

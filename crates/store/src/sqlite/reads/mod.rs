@@ -19,10 +19,11 @@ impl SqlReader for Connection {
     /// One writer numbers runs as it receives them.
     const RECEIPT_SKEW_MS: u64 = 0;
     /// `CROSS JOIN` keeps the order: by the tenant's names, so that other tenants' queues cost nothing.
-    const QUEUES_OF_TENANT: &'static str = "SELECT id FROM queues WHERE declared = 1
+    const QUEUES_OF_TENANT: &'static str = "SELECT * FROM (SELECT id FROM queues WHERE declared = 1 LIMIT $2)
          UNION SELECT id FROM queues WHERE name = 'default'
-         UNION SELECT queues.id FROM tenant_names CROSS JOIN queues ON queues.name = tenant_names.name
-             WHERE tenant_names.tenant = $1 AND tenant_names.kind = 0
+         UNION SELECT * FROM (
+             SELECT queues.id FROM tenant_names CROSS JOIN queues ON queues.name = tenant_names.name
+             WHERE tenant_names.tenant = $1 AND tenant_names.kind = 0 LIMIT $2)
          ORDER BY 1";
 
     async fn rows(&self, sql: &str, values: &[SqlParam]) -> Result<SqlRows<OwnedRow>> {

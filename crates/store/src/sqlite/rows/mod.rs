@@ -108,8 +108,17 @@ impl NameRows for SqliteRows<'_> {
         Ok(find.query_map([most], |row| row.get(0))?.collect::<Result<_, _>>()?)
     }
 
-    fn queue_numbers_of(&mut self, tenant: i64) -> Result<Vec<i64>> {
-        ready(queue_numbers_of(self.conn, tenant))
+    fn queue_numbers_of(&mut self, tenant: i64, most: usize) -> Result<Vec<i64>> {
+        ready(queue_numbers_of(self.conn, tenant, most))
+    }
+
+    fn queue_numbers_named(&mut self, names: &[QueueName]) -> Result<Vec<i64>> {
+        let mut find = self.conn.prepare_cached("SELECT id FROM queues WHERE name = ?1")?;
+        let mut numbers = Vec::with_capacity(names.len());
+        for name in names {
+            numbers.extend(find.query_row([name.as_str()], |row| row.get::<_, i64>(0)).optional()?);
+        }
+        Ok(numbers)
     }
 
     fn knows_name(&mut self, tenant: i64, kind: NameKind, name: &str) -> Result<bool> {

@@ -22,6 +22,8 @@ const NEXT_TENANT: &str = "SELECT tenant, due FROM runs INDEXED BY runs_due
      WHERE queue = ?1 AND tenant > ?2 AND due IS NOT NULL ORDER BY tenant, due LIMIT 1";
 const NEXT_WAITING: &str = "SELECT queue, tenant, due FROM runs INDEXED BY runs_due
      WHERE due IS NOT NULL AND (queue, tenant) > (?1, ?2) ORDER BY queue, tenant, due LIMIT 1";
+const FIRST_DUE: &str = "SELECT due FROM runs INDEXED BY runs_due
+     WHERE queue = ?1 AND tenant = ?2 AND due IS NOT NULL ORDER BY due LIMIT 1";
 
 /// The window of a look from the front, in due order.
 const WINDOW_AT_FRONT: &str = "SELECT due AS window_due, id AS window_id FROM runs INDEXED BY runs_due
@@ -177,6 +179,16 @@ impl WaitingRows for SqliteRows<'_> {
         Ok(find.query_row([at.0, at.1], place).optional()?)
     }
 
+    fn first_due(&mut self, tenant: i64, queues: &[i64]) -> Result<Vec<(i64, Timestamp)>> {
+        let mut find = self.conn.prepare_cached(FIRST_DUE)?;
+        let mut found = Vec::new();
+        for queue in queues {
+            let due = find.query_row([*queue, tenant], |row| row.get(0)).optional()?;
+            found.extend(due.map(|due| (*queue, Timestamp::from_millis(due))));
+        }
+        Ok(found)
+    }
+
     fn overdue(&mut self, queue: i64, tenant: i64, by: Timestamp, most: usize) -> Result<ReadRuns<RunRow>> {
         let condition = "WHERE queue = ?1 AND tenant = ?2 AND due <= ?3 ORDER BY due LIMIT ?4";
         self.runs_where(condition, params![queue, tenant, by.as_millis(), most])
@@ -263,19 +275,16 @@ impl WaitingRows for SqliteRows<'_> {
 
 #[cfg(test)]
 mod tests {
-    use redrive_core::policy::Policies;
     use redrive_core::wire::Versions;
     use rusqlite::StatementStatus;
 
     use super::*;
     use crate::sqlite::rows::WriterCache;
     use crate::sqlite::tests::fixture::{Fixture, NOW_MS, Seed, now};
-    use redrive_engine::clock::SeededDice;
-    use redrive_engine::counters::CounterDeltas;
-    use redrive_engine::lease::claim::{ClaimProgress, claim_runs};
+    use crate::sqlite::tests::lease::lease_on;
     use redrive_engine::model::{LeaseCall, TenantScope};
     use redrive_engine::ports::backend::Unpaced;
-    use redrive_engine::tx::{Tx, TxCache};
+    use redrive_engine::tx::TxCache;
 
     #[test]
     fn payload_size_comes_from_the_row_or_the_payload() {
@@ -295,19 +304,6 @@ mod tests {
 
     /// Leases due runs of all queues and tenants, and says how many.
     fn lease_of_all(fixture: &Fixture, max: u32) -> usize {
-        let (mut memory, mut known) = (WriterCache::default(), TxCache::default());
-        let mut rows = SqliteRows::new(&fixture.conn, &mut memory);
-        let (dice, policies) = (SeededDice::new(7), Policies::default());
-        let mut batch = Tx {
-            rows: &mut rows,
-            now: now(),
-            dice: &dice,
-            policies: &policies,
-            known: &mut known,
-            counters: CounterDeltas::default(),
-            pace: &Unpaced,
-            wake: false,
-        };
         let call = LeaseCall {
             scope: TenantScope::All,
             queues: Vec::new(),
@@ -320,7 +316,7 @@ mod tests {
             by: None,
             request_id: None,
         };
-        claim_runs(&mut batch, &call, &ClaimProgress::new(&call)).unwrap().granted.len()
+        lease_on(fixture, &call, &Unpaced, &mut TxCache::default(), || {}).1.len()
     }
 
     fn status_of(fixture: &Fixture, statements: &[&str], status: StatementStatus) -> i32 {
@@ -360,7 +356,7 @@ mod tests {
 
     #[test]
     fn a_lease_over_many_queues_reads_few_runs_of_each() {
-        let (one, eight) = (steps_over_queues_with(1), steps_over_queues_with(8));
-        assert!(eight < 2 * one, "{one} steps with one run in each queue, {eight} with eight");
+        let (four, sixteen) = (steps_over_queues_with(4), steps_over_queues_with(16));
+        assert!(sixteen < four + four / 10, "{four} steps with four runs in each queue, {sixteen} with sixteen");
     }
 }
