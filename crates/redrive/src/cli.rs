@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    breakers, classify, demo, doctor, effects, generate, health, keys, operations, patterns, preflight, queues, runs,
-    serve, spool, store, tenants,
+    breakers, classify, demo, doctor, effects, generate, health, keys, operations, outbound, patterns, preflight,
+    queues, runs, serve, spool, store, tenants,
 };
 
 /// The dead letter queue and recovery pipeline for AI agent work
@@ -58,6 +58,9 @@ pub(crate) enum Command {
     Store(store::Command),
     /// Check the store and its environment; exits with 1 when something needs action
     Doctor(doctor::Args),
+    /// Check which addresses the server's outgoing requests may reach
+    #[command(subcommand)]
+    Outbound(outbound::Command),
     /// Classify and group errors from a file, without a server
     Classify(classify::Args),
     /// Check whether a payload fits its model, without a server
@@ -121,6 +124,7 @@ mod tests {
             "redrive serve --database-url postgres://u:p@h:5432/db?sslmode=verify-full",
             "redrive store copy --from ./data --to postgres://h/db --json",
             "redrive store check --data d --recount",
+            "redrive outbound check https://hooks.example.com/x --dry-run --config c.toml --json",
         ] {
             let read = Cli::try_parse_from(line.split(' '));
             assert!(read.is_ok(), "{line}: {}", read.unwrap_err());

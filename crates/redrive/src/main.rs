@@ -30,8 +30,8 @@ fn main() -> ExitCode {
 
 fn run(command: Command, out: &mut Printer) -> anyhow::Result<()> {
     use commands::{
-        breakers, classify, demo, doctor, effects, generate, health, keys, operations, patterns, preflight, queues,
-        runs, serve, spool, store, tenants,
+        breakers, classify, demo, doctor, effects, generate, health, keys, operations, outbound, patterns, preflight,
+        queues, runs, serve, spool, store, tenants,
     };
     match command {
         Command::Demo(args) => demo::run(&args, out),
@@ -49,6 +49,7 @@ fn run(command: Command, out: &mut Printer) -> anyhow::Result<()> {
         Command::Keys(command) => keys::run(command, out),
         Command::Store(command) => store::run(command, out),
         Command::Doctor(args) => doctor::run(&args, out),
+        Command::Outbound(command) => commands::block_on(outbound::run(command, out)),
         Command::Classify(args) => classify::run(&args, out),
         Command::Preflight(args) => preflight::run(&args, out),
         Command::Completions(args) => generate::completions(&args, out),

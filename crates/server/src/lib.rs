@@ -29,4 +29,4 @@ pub use backups::BackupMonitor;
 pub use limits::ServerLimits;
 pub use openapi::openapi;
 pub use problem::{error_catalogue, errors_markdown};
-pub use serve::{Config, Server, StartError};
+pub use serve::{ClientAddress, Config, Edge, Server, StartError, Tls, TlsError};

@@ -15,6 +15,7 @@ pub(crate) mod health;
 pub(crate) mod keys;
 pub(crate) mod offline;
 pub(crate) mod operations;
+pub(crate) mod outbound;
 pub(crate) mod patterns;
 pub(crate) mod preflight;
 pub(crate) mod queues;

@@ -13,7 +13,7 @@ use redrive_core::text::Label;
 use redrive_core::wire::{QueueSettings, Role};
 use redrive_engine::tasks::Tasks;
 use redrive_engine::{Dice, Store, SystemClock, SystemDice};
-use redrive_server::{Config, Server, ServerLimits, auth};
+use redrive_server::{Config, Edge, Server, ServerLimits, auth};
 use redrive_store::copy::StoreAddress;
 use redrive_store::postgres::PgStore;
 use redrive_store::sqlite::SqliteStore;
@@ -21,7 +21,7 @@ use redrive_store::{postgres, sqlite};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::commands::backup::BackupSchedule;
-use crate::config::{ConfigFile, ConfigPath, FlagSettings, Settings};
+use crate::config::{ConfigFile, ConfigPath, FlagSettings, Settings, TlsFiles};
 use crate::log;
 use crate::out::Printer;
 
@@ -50,10 +50,12 @@ async fn serve(settings: &Settings, file: ConfigFile, out: &mut Printer) -> anyh
     // Before anything else, so that no signal falls between.
     let mut signals = Signals::new()?;
     let ConfigFile { policies, queues, rules, backup, .. } = file;
+    let config = server_config(settings)?;
+    config.check()?;
     let schedule = BackupSchedule::of(backup.as_ref(), &settings.store)?;
     let store = open(&settings.store, policies).await?;
     set_queues(store.as_ref(), queues).await?;
-    let server = Server::start(server_config(settings)?, store.clone(), Arc::new(SystemDice), rules.compiled()).await?;
+    let server = Server::start(config, store.clone(), Arc::new(SystemDice), rules.compiled()).await?;
     let tasks = Tasks::default();
     if let Some(schedule) = schedule {
         tasks.start("backup", schedule.run(server.backups()));
@@ -108,7 +110,10 @@ fn server_config(settings: &Settings) -> anyhow::Result<Config> {
         grace_ms: settings.grace_ms,
         ..ServerLimits::default()
     };
-    Ok(Config { listen: settings.listen, metrics_listen: settings.metrics_listen, limits, replica: replica_name() })
+    let tls = settings.tls.as_ref().map(TlsFiles::load).transpose()?;
+    let edge = Edge { tls, behind_proxy: settings.behind_proxy, trusted_proxies: settings.trusted_proxies.clone() };
+    let (listen, metrics_listen) = (settings.listen, settings.metrics_listen);
+    Ok(Config { listen, metrics_listen, limits, replica: replica_name(), edge })
 }
 
 /// A unique name for this process, even if its pid is reused.
@@ -135,11 +140,8 @@ async fn greet(server: &Server, store: &dyn Store, place: &StoreAddress, out: &m
     if let Some(address) = server.metrics_address() {
         tracing::info!(%address, "serving /metrics");
     }
-    for address in [Some(address), server.metrics_address()].into_iter().flatten().filter(|at| is_exposed(*at)) {
-        tracing::warn!(%address, "plain HTTP beyond this machine: keys and payloads travel in clear text without a TLS proxy");
-    }
     // The output may be closed; the log has the address.
-    let _ = out.line(format_args!("listening on http://{address}")).and_then(|()| out.flush());
+    let _ = out.line(format_args!("listening on {}", server.url())).and_then(|()| out.flush());
     Ok(())
 }
 

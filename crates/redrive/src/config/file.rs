@@ -10,7 +10,9 @@ use std::sync::Arc;
 use redrive_core::classify::user_rules::{UserRule, UserRules, compile};
 use redrive_core::detect::OutputSchema;
 use redrive_core::ids::QueueName;
+use redrive_core::ip_range::BadIpRange;
 use redrive_core::models::{ModelEntry, Models};
+use redrive_core::outbound::OutboundPolicy;
 use redrive_core::policy::{Agents, Policies, PolicyLayer, RetryBy, TenantPolicy};
 use redrive_core::text::{LABEL_MAX_BYTES, Label};
 use redrive_core::wire::QueueSettings;
@@ -24,8 +26,8 @@ use super::reference::{fields, nearest};
 use super::settings::{BackupKeys, BackupSection, ServerSection};
 use crate::whole::{self, CONFIG_MAX_BYTES};
 
-pub(super) const SECTIONS: [&str; 9] =
-    ["server", "defaults", "tier", "queue", "tenant", "agent", "rule", "model", "backup"];
+pub(super) const SECTIONS: [&str; 10] =
+    ["server", "defaults", "tier", "queue", "tenant", "agent", "rule", "model", "backup", "outbound"];
 
 /// A checked configuration file.
 #[derive(Debug, Default)]
@@ -35,6 +37,15 @@ pub(crate) struct ConfigFile {
     pub(crate) queues: BTreeMap<QueueName, QueueSettings>,
     pub(crate) rules: Rules,
     pub(crate) backup: Option<BackupSection>,
+    pub(crate) outbound: OutboundPolicy,
+}
+
+/// `[outbound]`
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(super) struct OutboundKeys {
+    /// Address ranges that requests to the outside may reach beside public addresses, such as `10.20.0.0/16`.
+    allow: Vec<String>,
 }
 
 /// A queue's own keys, beside those of its policy.
@@ -106,6 +117,9 @@ impl ConfigFile {
         }
         if let Some(value) = root.remove("backup") {
             file.backup = Some(backup(source, value)?);
+        }
+        if let Some(value) = root.remove("outbound") {
+            file.outbound = outbound(source, value)?;
         }
         nothing_else(source, &root)?;
         Ok(file)
@@ -203,6 +217,15 @@ fn agents(source: ConfigText<'_>, root: &mut DeTable<'_>) -> Result<Agents, Comp
         agents.insert(Label::from(name.get_ref().as_ref()), can);
     }
     Ok(Agents::new(agents))
+}
+
+fn outbound(source: ConfigText<'_>, value: Spanned<DeValue<'_>>) -> Result<OutboundPolicy, Complaint> {
+    let mut section = Section::new(source, "outbound", value)?;
+    let OutboundKeys { allow } = section.take()?;
+    let ranges = allow.iter().map(|range| range.parse()).collect::<Result<_, BadIpRange>>();
+    let ranges = ranges.map_err(|bad| section.complain_of_value("allow", bad.to_string()))?;
+    section.finish()?;
+    Ok(OutboundPolicy::new(ranges))
 }
 
 /// Reads a schema from its file.

@@ -8,4 +8,6 @@ pub(crate) use file::ConfigFile;
 pub(crate) use reference::page;
 #[cfg(test)]
 pub(crate) use settings::ServerSection;
-pub(crate) use settings::{BackupSection, ConfigPath, DatabaseUrl, FlagSettings, Settings, StorePlace, parse_place};
+pub(crate) use settings::{
+    BackupSection, ConfigPath, DatabaseUrl, FlagSettings, Settings, StorePlace, TlsFiles, parse_place,
+};

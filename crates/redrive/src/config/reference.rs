@@ -7,7 +7,7 @@ use redrive_core::policy::{BreakerLayer, Budgets, DetectLayer, Limits, PayloadSh
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::Value;
 
-use super::file::{AgentKeys, QueueKeys, TenantKeys};
+use super::file::{AgentKeys, OutboundKeys, QueueKeys, TenantKeys};
 use super::settings::{BackupKeys, ServerSection};
 
 const EXAMPLE: &str = include_str!("example.toml");
@@ -55,6 +55,8 @@ pub(crate) fn page() -> String {
     table(&mut page, "`[[model]]`", model, &fields::<ModelEntry>());
     let backup = "Backups that the server makes of its SQLite store: [backup and restore](backup.md).";
     table(&mut page, "`[backup]`", backup, &fields::<BackupKeys>());
+    let outbound = "The one HTTP client for requests to the outside: [outgoing requests](outbound.md).";
+    table(&mut page, "`[outbound]`", outbound, &fields::<OutboundKeys>());
     page
 }
 
@@ -188,6 +190,7 @@ mod tests {
             fields::<TenantKeys>(),
             fields::<AgentKeys>(),
             fields::<ModelEntry>(),
+            fields::<OutboundKeys>(),
         ];
         for field in all.concat() {
             // Of two that exclude each other, one is commented out.
@@ -210,6 +213,7 @@ mod tests {
             fields::<BreakerLayer>(),
             fields::<Limits>(),
             fields::<AgentKeys>(),
+            fields::<OutboundKeys>(),
         ];
         for field in explained.concat() {
             assert!(!field.about.is_empty() && !field.kind.is_empty(), "{field:?}");

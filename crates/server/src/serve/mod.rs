@@ -1,9 +1,14 @@
 //! The server from start to stop: bind, serve, finish open requests, close the store.
 
 mod connections;
+mod edge;
 mod listener;
+mod tls;
 
+pub use edge::{ClientAddress, Edge};
+pub(crate) use edge::{FORWARDED_HOST, SCHEME};
 pub(crate) use listener::BadHost;
+pub use tls::{Tls, TlsError};
 
 use std::io;
 use std::net::SocketAddr;
@@ -30,6 +35,15 @@ pub struct Config {
     pub limits: ServerLimits,
     /// The name of this process among those that share the store.
     pub replica: String,
+    pub edge: Edge,
+}
+
+impl Config {
+    /// Refuses what no server may start with. The metrics listener holds no secrets and may be plain.
+    pub fn check(&self) -> Result<(), StartError> {
+        self.limits.check()?;
+        if self.edge.exposes(self.listen) { Err(StartError::Exposed { address: self.listen }) } else { Ok(()) }
+    }
 }
 
 /// Why a server did not start.
@@ -37,6 +51,11 @@ pub struct Config {
 pub enum StartError {
     #[error("can't listen on {address}: {}", bind_hint(error))]
     Bind { address: SocketAddr, error: io::Error },
+    #[error(
+        "refusing to listen on {address} in plain HTTP, where others could read keys and payloads: \
+         set tls_cert and tls_key, or say --behind-proxy if a TLS proxy is in front"
+    )]
+    Exposed { address: SocketAddr },
     #[error(transparent)]
     Limit(#[from] BadLimit),
     #[error("the store is not ready: {0}")]
@@ -59,6 +78,7 @@ pub struct Server {
     metrics: Option<Listener>,
     stop: watch::Sender<bool>,
     grace: Duration,
+    scheme: &'static str,
 }
 
 impl Server {
@@ -69,7 +89,7 @@ impl Server {
         dice: Arc<dyn Dice>,
         rules: Option<Arc<UserRules>>,
     ) -> Result<Self, StartError> {
-        config.limits.check()?;
+        config.check()?;
         store.ready().await?;
         let socket = bind(config.listen).await?;
         let metrics_socket = match config.metrics_listen {
@@ -82,17 +102,21 @@ impl Server {
         let grace = Duration::from_millis(limits.grace_ms);
         let app = App::new(store.clone(), dice, rules, limits.clone());
         let stop = watch::Sender::new(false);
-        let listening = |address, socket, router, limits: &ServerLimits| {
-            Listener::start(socket, router, limits, stop.subscribe())
+        let listening = |address, socket, router, limits: &ServerLimits, edge| {
+            Listener::start(socket, router, limits, edge, stop.subscribe())
                 .map_err(|error| StartError::Bind { address, error })
         };
-        let listener = listening(config.listen, socket, router(app.clone()), &limits)?;
+        let scheme = if config.edge.tls.is_some() { "https" } else { "http" };
+        let edge = Arc::new(config.edge);
+        let listener = listening(config.listen, socket, router(app.clone()), &limits, edge)?;
         let few = ServerLimits { connections_max: limits.connections_max.min(METRICS_CONNECTIONS_MAX), ..limits };
         let metrics = match metrics_socket {
-            Some((address, socket)) => Some(listening(address, socket, metrics_router(app.clone()), &few)?),
+            Some((address, socket)) => {
+                Some(listening(address, socket, metrics_router(app.clone()), &few, Arc::default())?)
+            }
             None => None,
         };
-        Ok(Self { app, store, engine, listener, metrics, stop, grace })
+        Ok(Self { app, store, engine, listener, metrics, stop, grace, scheme })
     }
 
     /// The address it listens on; with port 0 the one that the system chose.
@@ -102,7 +126,12 @@ impl Server {
 
     /// A link that logs a browser in as the key of this hash: once, and within [`crate::auth::LINK_MS`].
     pub fn login_link(&self, key_hash: [u8; 32]) -> String {
-        format!("http://{}{}", self.address(), self.app.login_path(key_hash))
+        format!("{}{}", self.url(), self.app.login_path(key_hash))
+    }
+
+    /// The address with its scheme.
+    pub fn url(&self) -> String {
+        format!("{}://{}", self.scheme, self.address())
     }
 
     /// Where scheduled backups report how they are doing.

@@ -15,7 +15,7 @@ use redrive_engine::services::{self, ServiceJob};
 use redrive_engine::{Clock, Dice, ManualClock, SeededDice, Store};
 use redrive_server::auth::new_key;
 use redrive_server::router::router;
-use redrive_server::{App, Config, Server, ServerLimits};
+use redrive_server::{App, Config, Edge, Server, ServerLimits};
 use redrive_store::postgres::PgStore;
 use redrive_store::sqlite::SqliteStore;
 use redrive_store::{postgres, sqlite};
@@ -106,8 +106,13 @@ impl World {
                 .into();
         let door = if wire {
             let listen: SocketAddr = "127.0.0.1:0".parse().unwrap();
-            let config =
-                Config { listen, metrics_listen: None, limits: ServerLimits::default(), replica: "replica".into() };
+            let config = Config {
+                listen,
+                metrics_listen: None,
+                limits: ServerLimits::default(),
+                replica: "replica".into(),
+                edge: Edge::default(),
+            };
             Door::Socket(Server::start(config, store.clone(), dice, None).await.unwrap())
         } else {
             Door::Router(router(App::new(store.clone(), dice, None, ServerLimits::default())))

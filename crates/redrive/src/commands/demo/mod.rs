@@ -24,7 +24,7 @@ use redrive_core::run::StateName;
 use redrive_core::time::{DAY_MS, Timestamp};
 use redrive_core::wire::{Role, StatsAnswer};
 use redrive_engine::{Clock, Dice, ManualClock, SeededDice, Store, SystemClock, SystemDice};
-use redrive_server::{Config, Server, ServerLimits, auth};
+use redrive_server::{Config, Edge, Server, ServerLimits, auth};
 use redrive_store::sqlite::{Options, SqliteStore};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
@@ -76,6 +76,7 @@ pub(crate) fn run(args: &Args, out: &mut Printer) -> anyhow::Result<()> {
 async fn demo(args: &Args, folder: &TempFolder, out: &mut Printer) -> anyhow::Result<()> {
     let mut signals = Signals::new()?;
     let listen = free_address(args.listen)?;
+    config(listen).check()?;
     let mut fleet = Fleet::new(args.seed);
     let began = now();
     let made = tokio::select! {
@@ -134,7 +135,7 @@ fn options(folder: &TempFolder, clock: Arc<dyn Clock>, dice: Arc<dyn Dice>) -> O
 
 fn config(listen: SocketAddr) -> Config {
     let limits = ServerLimits { grace_ms: GRACE_MS, ..ServerLimits::default() };
-    Config { listen, metrics_listen: None, limits, replica: replica_name() }
+    Config { listen, metrics_listen: None, limits, replica: replica_name(), edge: Edge::default() }
 }
 
 /// One key for the user, one for the fleet.
