@@ -164,7 +164,7 @@ impl World {
         ]
         .map(|service| service.on(store.clone(), &name))
         .into();
-        let router = router(App::new(store, self.dice.clone(), None, ServerLimits::default()));
+        let router = router(App::new(store, self.dice.clone(), None, ServerLimits::default(), None));
         Rc::new(Replica { name, router, services })
     }
 

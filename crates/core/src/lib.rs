@@ -27,6 +27,7 @@ pub mod reason;
 pub mod receipt;
 pub mod rewrite;
 pub mod run;
+pub mod sso;
 pub mod strategy;
 pub mod text;
 pub mod time;

@@ -7,7 +7,7 @@ use redrive_engine::{Dice, FairSemaphore, Store};
 use tokio::sync::watch;
 
 use crate::api::probes::Readiness;
-use crate::auth::{Keyring, Sessions};
+use crate::auth::{Keyring, Oidc, Sessions};
 use crate::backups::BackupMonitor;
 use crate::budget::AnswerBudget;
 use crate::budget::{Holder, MemoryBudget};
@@ -29,6 +29,8 @@ pub struct AppState {
     pub(crate) limits: ServerLimits,
     pub(crate) keyring: Keyring,
     pub(crate) sessions: Sessions,
+    /// None: people log in with keys only.
+    pub(crate) sso: Option<Oidc>,
     /// Request bodies in memory.
     pub(crate) in_flight_bytes: Arc<MemoryBudget>,
     /// Bodies of callers without a key.
@@ -59,6 +61,7 @@ impl App {
         dice: Arc<dyn Dice>,
         rules: Option<Arc<UserRules>>,
         limits: ServerLimits,
+        sso: Option<Oidc>,
     ) -> Self {
         let in_flight_bytes = MemoryBudget::new(limits.in_flight_max_bytes, limits.in_flight_holder_max_bytes());
         let answers = AnswerBudget::new(&limits);
@@ -72,6 +75,7 @@ impl App {
             limits,
             keyring: Keyring::default(),
             sessions: Sessions::default(),
+            sso,
             in_flight_bytes,
             anonymous_bytes: MemoryBudget::new(ANONYMOUS_BYTES, ANONYMOUS_BYTES),
             waiting_bytes: MemoryBudget::new(WAITING_BYTES, WAITING_HOLDER_BYTES),

@@ -90,7 +90,7 @@ impl Asked {
         let store: Arc<dyn Store> = Arc::new(SqliteStore::open_throw_away(options).expect("a store"));
         let (key, record) = new_key(dice.as_ref(), Role::Admin, None, None, None, store.now());
         runtime.block_on(store.put_key(record)).expect("a key");
-        let router = router(App::new(store, dice, None, ServerLimits::default()));
+        let router = router(App::new(store, dice, None, ServerLimits::default(), None));
         let asked = Self { runtime, router, key, _folder: folder };
         // Something to be found, so that good questions have answers.
         for run in ["a", "b", "c"] {

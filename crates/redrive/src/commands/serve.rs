@@ -13,6 +13,7 @@ use redrive_core::text::Label;
 use redrive_core::wire::{QueueSettings, Role};
 use redrive_engine::tasks::Tasks;
 use redrive_engine::{Dice, Store, SystemClock, SystemDice};
+use redrive_server::auth::{Oidc, OidcConfig};
 use redrive_server::{Config, Edge, Server, ServerLimits, auth};
 use redrive_store::copy::StoreAddress;
 use redrive_store::postgres::PgStore;
@@ -21,7 +22,7 @@ use redrive_store::{postgres, sqlite};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::commands::backup::BackupSchedule;
-use crate::config::{ConfigFile, ConfigPath, FlagSettings, Settings, TlsFiles};
+use crate::config::{ConfigFile, ConfigPath, FlagSettings, OidcSection, Settings, TlsFiles};
 use crate::log;
 use crate::out::Printer;
 
@@ -49,8 +50,8 @@ pub(crate) fn run(args: Args, out: &mut Printer) -> anyhow::Result<()> {
 async fn serve(settings: &Settings, file: ConfigFile, out: &mut Printer) -> anyhow::Result<()> {
     // Before anything else, so that no signal falls between.
     let mut signals = Signals::new()?;
-    let ConfigFile { policies, queues, rules, backup, .. } = file;
-    let config = server_config(settings)?;
+    let ConfigFile { policies, queues, rules, backup, oidc, .. } = file;
+    let config = server_config(settings, oidc.as_ref())?;
     config.check()?;
     let schedule = BackupSchedule::of(backup.as_ref(), &settings.store)?;
     let store = open(&settings.store, policies).await?;
@@ -102,7 +103,7 @@ async fn set_queues(store: &dyn Store, queues: BTreeMap<QueueName, QueueSettings
     Ok(())
 }
 
-fn server_config(settings: &Settings) -> anyhow::Result<Config> {
+fn server_config(settings: &Settings, oidc: Option<&OidcSection>) -> anyhow::Result<Config> {
     let limits = ServerLimits {
         body_max_bytes: usize::try_from(settings.body_max_bytes)?,
         in_flight_max_bytes: usize::try_from(settings.in_flight_max_bytes)?,
@@ -113,7 +114,18 @@ fn server_config(settings: &Settings) -> anyhow::Result<Config> {
     let tls = settings.tls.as_ref().map(TlsFiles::load).transpose()?;
     let edge = Edge { tls, behind_proxy: settings.behind_proxy, trusted_proxies: settings.trusted_proxies.clone() };
     let (listen, metrics_listen) = (settings.listen, settings.metrics_listen);
-    Ok(Config { listen, metrics_listen, limits, replica: replica_name(), edge })
+    Ok(Config { listen, metrics_listen, limits, replica: replica_name(), edge, sso: oidc.map(sign_on).transpose()? })
+}
+
+fn sign_on(section: &OidcSection) -> anyhow::Result<Oidc> {
+    let client_secret = match &section.client_secret_env {
+        // The error would repeat a value that is no text.
+        Some(name) => Some(std::env::var(name).map_err(|_| anyhow!("[oidc] client_secret_env: {name} is not set"))?),
+        None => None,
+    };
+    let groups = section.roles().map_err(|(_, what)| anyhow!("[oidc]: {what}"))?;
+    let (issuer, client_id) = (section.issuer.clone(), section.client_id.clone());
+    Ok(Oidc::new(OidcConfig { issuer, client_id, client_secret, groups })?)
 }
 
 /// A unique name for this process, even if its pid is reused.

@@ -14,6 +14,7 @@ use redrive_core::ip_range::BadIpRange;
 use redrive_core::models::{ModelEntry, Models};
 use redrive_core::outbound::OutboundPolicy;
 use redrive_core::policy::{Agents, Policies, PolicyLayer, RetryBy, TenantPolicy};
+use redrive_core::sso::{BadGroupRole, GroupRoles};
 use redrive_core::text::{LABEL_MAX_BYTES, Label};
 use redrive_core::wire::QueueSettings;
 use schemars::JsonSchema;
@@ -26,8 +27,8 @@ use super::reference::{fields, nearest};
 use super::settings::{BackupKeys, BackupSection, ServerSection};
 use crate::whole::{self, CONFIG_MAX_BYTES};
 
-pub(super) const SECTIONS: [&str; 10] =
-    ["server", "defaults", "tier", "queue", "tenant", "agent", "rule", "model", "backup", "outbound"];
+pub(super) const SECTIONS: [&str; 11] =
+    ["server", "defaults", "tier", "queue", "tenant", "agent", "rule", "model", "backup", "outbound", "oidc"];
 
 /// A checked configuration file.
 #[derive(Debug, Default)]
@@ -38,6 +39,44 @@ pub(crate) struct ConfigFile {
     pub(crate) rules: Rules,
     pub(crate) backup: Option<BackupSection>,
     pub(crate) outbound: OutboundPolicy,
+    pub(crate) oidc: Option<OidcSection>,
+}
+
+/// `[oidc]`
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+pub(crate) struct OidcSection {
+    /// The OpenID provider, as its ID tokens name it. A trusted address.
+    pub(crate) issuer: String,
+    /// The id under which the desk is registered there.
+    pub(crate) client_id: String,
+    /// The environment variable that holds the client's secret; without it the client is public.
+    pub(crate) client_secret_env: Option<String>,
+    /// Groups of the provider with the role they give: `admin`, `operator` or `tenant:NAME`.
+    pub(crate) groups: BTreeMap<String, String>,
+}
+
+impl OidcSection {
+    /// The roles of the groups; the first mistake with its key.
+    pub(crate) fn roles(&self) -> Result<GroupRoles, (&'static str, String)> {
+        if !is_trustworthy(&self.issuer) {
+            return Err(("issuer", "`issuer` must be an https:// address without a query".into()));
+        }
+        if self.groups.is_empty() {
+            return Err(("groups", "`groups` must name at least one group: nobody could sign in".into()));
+        }
+        let role = |(name, role): (&String, &String)| Ok((name.clone(), role.parse()?));
+        let roles = self.groups.iter().map(role).collect::<Result<_, BadGroupRole>>();
+        roles.map(GroupRoles::new).map_err(|bad| ("groups", bad.to_string()))
+    }
+}
+
+/// Tokens of an issuer on plain HTTP could be forged on the way; on this machine there is no way.
+fn is_trustworthy(issuer: &str) -> bool {
+    let local = ["http://127.0.0.1", "http://localhost", "http://[::1]"];
+    let is_local = local
+        .iter()
+        .any(|host| issuer.strip_prefix(host).is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '/'])));
+    (issuer.starts_with("https://") || is_local) && !issuer.contains(['?', '#', '@'])
 }
 
 /// `[outbound]`
@@ -120,6 +159,13 @@ impl ConfigFile {
         }
         if let Some(value) = root.remove("outbound") {
             file.outbound = outbound(source, value)?;
+        }
+        if let Some(value) = root.remove("oidc") {
+            let mut section = Section::new(source, "oidc", value)?;
+            let oidc: OidcSection = section.take()?;
+            oidc.roles().map_err(|(key, what)| section.complain_of_value(key, what))?;
+            section.finish()?;
+            file.oidc = Some(oidc);
         }
         nothing_else(source, &root)?;
         Ok(file)

@@ -213,3 +213,19 @@ fn outbound_ranges_are_read_and_bad_ones_refused() {
         "redrive.toml:2:9: `10.20.1.0/16` has bits set beyond its prefix: did you mean `10.20.0.0/16`?"
     );
 }
+
+#[test]
+fn single_sign_on_needs_an_issuer_and_groups() {
+    let of = |issuer: &str, groups: &str| {
+        parse(&format!("[oidc]\nissuer = '{issuer}'\nclient_id = 'desk'\ngroups = {groups}\n"))
+    };
+    let sre = "{ sre = 'operator', acme = 'tenant:acme' }";
+    for issuer in ["https://id.example/realm", "http://127.0.0.1:8080", "http://localhost"] {
+        assert!(of(issuer, sre).unwrap().oidc.is_some(), "{issuer}");
+    }
+    for issuer in ["http://id.example", "http://localhost.evil.example", "https://id.example?x=1", "ftp://x", ""] {
+        assert!(of(issuer, sre).unwrap_err().starts_with("redrive.toml:2:10: `issuer` must be"), "{issuer}");
+    }
+    assert!(of("https://id.example", "{}").unwrap_err().contains("at least one group"));
+    assert!(of("https://id.example", "{ a = 'worker' }").unwrap_err().contains("`worker` must be"));
+}

@@ -4,7 +4,7 @@ mod file;
 mod reference;
 mod settings;
 
-pub(crate) use file::ConfigFile;
+pub(crate) use file::{ConfigFile, OidcSection};
 pub(crate) use reference::page;
 #[cfg(test)]
 pub(crate) use settings::ServerSection;

@@ -7,7 +7,7 @@ use redrive_core::policy::{BreakerLayer, Budgets, DetectLayer, Limits, PayloadSh
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::Value;
 
-use super::file::{AgentKeys, OutboundKeys, QueueKeys, TenantKeys};
+use super::file::{AgentKeys, OidcSection, OutboundKeys, QueueKeys, TenantKeys};
 use super::settings::{BackupKeys, ServerSection};
 
 const EXAMPLE: &str = include_str!("example.toml");
@@ -57,6 +57,8 @@ pub(crate) fn page() -> String {
     table(&mut page, "`[backup]`", backup, &fields::<BackupKeys>());
     let outbound = "The one HTTP client for requests to the outside: [outgoing requests](outbound.md).";
     table(&mut page, "`[outbound]`", outbound, &fields::<OutboundKeys>());
+    let oidc = "Login to the desk through an OpenID provider: [single sign-on](sso.md).";
+    table(&mut page, "`[oidc]`", oidc, &fields::<OidcSection>());
     page
 }
 
@@ -191,6 +193,7 @@ mod tests {
             fields::<AgentKeys>(),
             fields::<ModelEntry>(),
             fields::<OutboundKeys>(),
+            fields::<OidcSection>(),
         ];
         for field in all.concat() {
             // Of two that exclude each other, one is commented out.
@@ -214,6 +217,7 @@ mod tests {
             fields::<Limits>(),
             fields::<AgentKeys>(),
             fields::<OutboundKeys>(),
+            fields::<OidcSection>(),
         ];
         for field in explained.concat() {
             assert!(!field.about.is_empty() && !field.kind.is_empty(), "{field:?}");

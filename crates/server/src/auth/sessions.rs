@@ -146,7 +146,7 @@ impl Sessions {
     }
 }
 
-fn new_token(dice: &dyn Dice) -> String {
+pub(super) fn new_token(dice: &dyn Dice) -> String {
     let mut bytes = [0; TOKEN_BYTES];
     dice.fill(&mut bytes);
     URL_SAFE_NO_PAD.encode(bytes)
@@ -190,7 +190,10 @@ impl Visitor {
             false => app.sessions.key_of(token, now),
         };
         let Some(key) = key else { return Err(HttpProblem::plain(Code::Unauthorized)) };
-        let known = app.keyring.identify_hash(key, app.store.as_ref()).await;
+        let known = match app.sso.as_ref().and_then(|sso| sso.person(&key, now)) {
+            Some(person) => Ok(Principal::of(person)),
+            None => app.keyring.identify_hash(key, app.store.as_ref()).await,
+        };
         if known.as_ref().is_err_and(|problem| problem.code == Code::Unauthorized) {
             app.sessions.end(token);
         }

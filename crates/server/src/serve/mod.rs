@@ -23,6 +23,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::app::App;
+use crate::auth::Oidc;
 use crate::backups::BackupMonitor;
 use crate::limits::{BadLimit, METRICS_CONNECTIONS_MAX, OTHER_FILES, ServerLimits};
 use crate::router::{metrics_router, router};
@@ -36,6 +37,8 @@ pub struct Config {
     /// The name of this process among those that share the store.
     pub replica: String,
     pub edge: Edge,
+    /// None: people log in with keys only.
+    pub sso: Option<Oidc>,
 }
 
 impl Config {
@@ -100,7 +103,7 @@ impl Server {
         let mut limits = config.limits;
         limits.connections_max = connections_max(limits.connections_max);
         let grace = Duration::from_millis(limits.grace_ms);
-        let app = App::new(store.clone(), dice, rules, limits.clone());
+        let app = App::new(store.clone(), dice, rules, limits.clone(), config.sso);
         let stop = watch::Sender::new(false);
         let listening = |address, socket, router, limits: &ServerLimits, edge| {
             Listener::start(socket, router, limits, edge, stop.subscribe())

@@ -73,7 +73,7 @@ impl Tls {
             match tokio::task::spawn_blocking(move || files.reload_once()).await {
                 Ok(Some(Ok(()))) => tracing::info!(cert = %self.files.cert.display(), "TLS certificate reloaded"),
                 Ok(Some(Err(error))) => {
-                    tracing::error!(%error, "TLS certificate not reloaded; the old one stays in use")
+                    tracing::error!(%error, "TLS certificate not reloaded; the old one stays in use");
                 }
                 Ok(None) | Err(_) => {}
             }

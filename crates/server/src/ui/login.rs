@@ -9,6 +9,7 @@ use super::components::{hidden, isolated};
 use super::form::Form;
 use super::layout;
 use super::page::{respond, see_other};
+use super::sso;
 use crate::app::App;
 use crate::auth::{Visitor, log_in, no_cookie, session_cookie, session_token};
 use crate::problem::{Code, HttpProblem};
@@ -20,11 +21,12 @@ pub(crate) async fn get(app: App, request: Request) -> Response {
     }
     let query = request.uri().query().unwrap_or_default();
     let Some((_, token)) = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "token") else {
-        return ask(StatusCode::OK, None, "/");
+        return ask(&app, StatusCode::OK, None, "/");
     };
     match app.sessions.begin(&token, app.store.now(), app.dice.as_ref()) {
         Some(session) => see_other("/", &[session_cookie(&session, request.headers())]),
         None => ask(
+            &app,
             StatusCode::UNAUTHORIZED,
             Some(
                 "This login link was used or has expired: a link works once, within 15 minutes. Get a new one, or log in with a key.",
@@ -39,12 +41,12 @@ pub(crate) async fn post(app: App, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let form = match Form::read(&app, &parts, body, None).await {
         Ok(form) => form,
-        Err(problem) => return ask(problem.status(), Some(&problem.detail), "/"),
+        Err(problem) => return ask(&app, problem.status(), Some(&problem.detail), "/"),
     };
     let next = form.one("next").filter(|next| is_ours(next)).unwrap_or("/");
     match log_in(&app, form.one("key").unwrap_or_default()).await {
         Ok(session) => see_other(next, &[session_cookie(&session, &parts.headers)]),
-        Err(problem) => refused(&problem, next),
+        Err(problem) => refused(&app, &problem, next),
     }
 }
 
@@ -70,7 +72,7 @@ fn end_session(app: &App, headers: &HeaderMap) {
 }
 
 /// The login form for a request without a session, or with one that lacks the role.
-pub(crate) fn refused(problem: &HttpProblem, next: &str) -> Response {
+pub(crate) fn refused(app: &App, problem: &HttpProblem, next: &str) -> Response {
     let says = match problem.code {
         Code::Unauthorized => {
             "Log in to continue. A session ends after an hour of inactivity, or when its key is revoked."
@@ -78,20 +80,24 @@ pub(crate) fn refused(problem: &HttpProblem, next: &str) -> Response {
         Code::Forbidden => "This key has no access to that page. Log in with another key.",
         _ => problem.code.help(),
     };
-    ask(problem.status(), Some(says), if is_ours(next) { next } else { "/" })
+    ask(app, problem.status(), Some(says), if is_ours(next) { next } else { "/" })
 }
 
 /// Whether a redirect stays on this site.
-fn is_ours(next: &str) -> bool {
+pub(super) fn is_ours(next: &str) -> bool {
     let plain = |c: char| c.is_ascii_graphic() && c != '\\';
     next.starts_with('/') && !next.starts_with("//") && next.chars().all(plain) && !next.starts_with("/login")
 }
 
-fn ask(status: StatusCode, says: Option<&str>, next: &str) -> Response {
+fn ask(app: &App, status: StatusCode, says: Option<&str>, next: &str) -> Response {
+    let by_sso = app.sso.is_some().then(|| sso::path(next));
     let main = html! {
         div.narrow {
             h1 { "Log in" }
             @if let Some(says) = says { p.notice role="alert" { (isolated(says)) } }
+            @if let Some(by_sso) = by_sso {
+                p { a.button.primary href=(by_sso) { "Sign in with SSO" } }
+            }
             form.panel.body method="post" action="/login" {
                 (hidden("next", next))
                 label.field {

@@ -17,6 +17,7 @@ mod queues;
 mod run;
 mod runs;
 mod settings;
+mod sso;
 mod tenants;
 
 pub use page::{ForWhom, PageRoute};

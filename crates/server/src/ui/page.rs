@@ -106,7 +106,7 @@ where
             let (mut parts, _) = request.into_parts();
             let who = match admitted(&app, &parts.headers, for_whom).await {
                 Ok(who) => who,
-                Err(problem) => return login::refused(&problem, &address(&parts)),
+                Err(problem) => return login::refused(&app, &problem, &address(&parts)),
             };
             let notice = form::notice(&parts.headers);
             let shown = async {
@@ -140,7 +140,7 @@ where
             let (mut parts, body) = request.into_parts();
             let who = match admitted(&app, &parts.headers, for_whom).await {
                 Ok(who) => who,
-                Err(problem) => return login::refused(&problem, "/"),
+                Err(problem) => return login::refused(&app, &problem, "/"),
             };
             let done = async {
                 let path = P::read(&PathParams::of(&mut parts).await?)?;

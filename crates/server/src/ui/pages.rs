@@ -4,7 +4,9 @@ use http::Method;
 
 use super::page::ForWhom::{Admins, Everyone, Operators};
 use super::page::{PageRoute, act, open, page};
-use super::{assets, compose, layout, login, operations, overview, patterns, queues, run, runs, settings, tenants};
+use super::{
+    assets, compose, layout, login, operations, overview, patterns, queues, run, runs, settings, sso, tenants,
+};
 
 pub fn table() -> Vec<PageRoute> {
     [looking(), on_runs(), on_patterns(), in_bulk(), looking_after(), doors()].into_iter().flatten().collect()
@@ -93,6 +95,8 @@ fn doors() -> Vec<PageRoute> {
         open(Method::GET, "/login", login::get),
         open(Method::POST, "/login", login::post),
         open(Method::POST, "/logout", login::end),
+        open(Method::GET, "/login/oidc", sso::begin),
+        open(Method::GET, "/login/oidc/callback", sso::finish),
         open(Method::GET, "/errors/{code}", layout::error_page),
     ];
     doors.into_iter().chain(assets::table()).collect()

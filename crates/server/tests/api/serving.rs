@@ -17,7 +17,14 @@ use crate::world::World;
 
 async fn serve(world: &World, limits: ServerLimits) -> Server {
     let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
-    let config = Config { listen: any, metrics_listen: Some(any), limits, replica: "r1".into(), edge: Edge::default() };
+    let config = Config {
+        listen: any,
+        metrics_listen: Some(any),
+        limits,
+        replica: "r1".into(),
+        edge: Edge::default(),
+        sso: None,
+    };
     Server::start(config, world.store.clone(), world.dice.clone(), None).await.unwrap()
 }
 
@@ -51,6 +58,7 @@ async fn a_taken_port_is_reported_plainly() {
         limits: ServerLimits::default(),
         replica: "r2".into(),
         edge: Edge::default(),
+        sso: None,
     };
     let taken = Server::start(config, world.store.clone(), world.dice.clone(), None).await.err().unwrap();
     assert!(matches!(taken, StartError::Bind { .. }));
@@ -175,7 +183,7 @@ async fn an_invalid_limit_stops_the_start() {
     let world = World::new().await;
     let limits = ServerLimits { connections_max: 0, ..ServerLimits::default() };
     let listen = "127.0.0.1:0".parse().unwrap();
-    let config = Config { listen, metrics_listen: None, limits, replica: "r".into(), edge: Edge::default() };
+    let config = Config { listen, metrics_listen: None, limits, replica: "r".into(), edge: Edge::default(), sso: None };
     let refused = Server::start(config, world.store.clone(), Arc::clone(&world.dice), None).await.err().unwrap();
     assert_eq!(refused.to_string(), "`connections_max` must be at least 1");
 }
@@ -206,7 +214,7 @@ async fn serve_tls(world: &World, limits: ServerLimits) -> Server {
     let tls = Tls::from_files(&tls_file("first.crt"), &tls_file("first.key")).unwrap();
     let edge = Edge { tls: Some(tls), ..Edge::default() };
     let listen = "127.0.0.1:0".parse().unwrap();
-    let config = Config { listen, metrics_listen: None, limits, replica: "r1".into(), edge };
+    let config = Config { listen, metrics_listen: None, limits, replica: "r1".into(), edge, sso: None };
     Server::start(config, world.store.clone(), world.dice.clone(), None).await.unwrap()
 }
 
@@ -260,6 +268,7 @@ async fn plain_http_beyond_this_machine_is_refused() {
         limits: ServerLimits::default(),
         replica: "r1".into(),
         edge: Edge { behind_proxy, ..Edge::default() },
+        sso: None,
     };
     let refused = Server::start(config(false), world.store.clone(), world.dice.clone(), None).await.err().unwrap();
     assert_eq!(

@@ -130,7 +130,7 @@ impl World {
         let clock = Arc::new(ManualClock::at(Timestamp::from_millis(NOON)));
         let dice: Arc<dyn Dice> = Arc::new(SeededDice::new(7));
         let store = place.open(clock.clone(), dice.clone(), policies).await;
-        let app = App::new(store.clone(), dice.clone(), rules, limits);
+        let app = App::new(store.clone(), dice.clone(), rules, limits, None);
         let key = |role, tenant: Option<&str>| {
             make_key(store.clone(), dice.clone(), role, tenant.map(|t| t.parse().unwrap()))
         };

@@ -112,10 +112,11 @@ impl World {
                 limits: ServerLimits::default(),
                 replica: "replica".into(),
                 edge: Edge::default(),
+                sso: None,
             };
             Door::Socket(Server::start(config, store.clone(), dice, None).await.unwrap())
         } else {
-            Door::Router(router(App::new(store.clone(), dice, None, ServerLimits::default())))
+            Door::Router(router(App::new(store.clone(), dice, None, ServerLimits::default(), None)))
         };
         Self { store, clock, services, door, _place: place }
     }

@@ -135,7 +135,7 @@ fn options(folder: &TempFolder, clock: Arc<dyn Clock>, dice: Arc<dyn Dice>) -> O
 
 fn config(listen: SocketAddr) -> Config {
     let limits = ServerLimits { grace_ms: GRACE_MS, ..ServerLimits::default() };
-    Config { listen, metrics_listen: None, limits, replica: replica_name(), edge: Edge::default() }
+    Config { listen, metrics_listen: None, limits, replica: replica_name(), edge: Edge::default(), sso: None }
 }
 
 /// One key for the user, one for the fleet.
