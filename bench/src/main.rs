@@ -19,6 +19,7 @@ mod postgres;
 mod preflight;
 mod process;
 mod raw;
+mod redact;
 mod sdk;
 
 use std::path::PathBuf;
@@ -106,6 +107,9 @@ async fn measure(plan: &Plan, figures: &mut Figures) -> Result<()> {
     }
     if plan.wants("classify") {
         classify::measure(figures);
+    }
+    if plan.wants("redact") {
+        redact::measure(figures);
     }
     if plan.wants("preflight") {
         preflight::measure(figures);

@@ -25,6 +25,7 @@ pub mod policy;
 pub mod preflight;
 pub mod reason;
 pub mod receipt;
+pub mod redact;
 pub mod rewrite;
 pub mod run;
 pub mod sso;

@@ -8,6 +8,8 @@ use redrive_core::detect::OutputSchema;
 use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::operation::Steer;
 use redrive_core::policy::Policy;
+use redrive_core::redact::{Redactor, mask_label, mask_text};
+use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{
     BreakerView, BreakersAnswer, EffectView, FailureAnswer, LeasedRun, OperationItemsPage, OperationView, PatternView,
@@ -127,6 +129,11 @@ pub trait Store: Reads {
     /// The output schema of a run's queue. Free while no queue has one.
     async fn output_schema(&self, at: &RunRef) -> Result<Option<OutputSchema>>;
 
+    /// What is masked in a tenant's payloads and outputs in a queue. Free while no policy redacts.
+    async fn redaction(&self, tenant: &Tenant, queue: &QueueName) -> Result<Option<Redactor>>;
+    /// The same for a run's queue.
+    async fn redaction_of(&self, at: &RunRef) -> Result<Option<Redactor>>;
+
     // Admins.
 
     async fn put_queue(&self, name: QueueName, settings: QueueSettings) -> Result<QueueView>;
@@ -145,6 +152,19 @@ pub trait Store: Reads {
     async fn ready(&self) -> Result<()>;
     /// Answers queued commands, then closes; later calls get [`crate::Error::Closing`].
     async fn close(&self);
+}
+
+/// What people type has no secrets.
+fn mask_typed(text: &mut Option<Text>) {
+    if let Some(masked) = text.as_ref().and_then(mask_text) {
+        *text = Some(masked);
+    }
+}
+
+fn mask_name(name: &mut Option<Label>) {
+    if let Some(masked) = name.as_ref().and_then(mask_label) {
+        *name = Some(masked);
+    }
 }
 
 // Large inputs are boxed: a command is moved several times on its way through the queue.
@@ -221,10 +241,14 @@ impl<B: Backend> Store for B {
         self.submit(Route::run(&under.at), move |tx| under_lease::release(tx, &under)).await
     }
 
-    async fn lease(&self, call: LeaseCall) -> Result<Vec<LeasedRun>> {
+    async fn lease(&self, mut call: LeaseCall) -> Result<Vec<LeasedRun>> {
         if freeze::current(self).await?.is_some() {
             return Ok(Vec::new());
         }
+        mask_name(&mut call.worker);
+        call.versions
+            .values_mut()
+            .for_each(|version| *version = mask_label(version).unwrap_or_else(|| version.clone()));
         let call = Arc::new(call);
         let (mut granted, mut next) = (Vec::new(), Some(ClaimProgress::new(&call)));
         let mut places = DuePlaces::default();
@@ -261,7 +285,8 @@ impl<B: Backend> Store for B {
         self.submit_each(sent.into_iter().map(act).collect()).await
     }
 
-    async fn triage(&self, act: TriageAct) -> Result<Triaged> {
+    async fn triage(&self, mut act: TriageAct) -> Result<Triaged> {
+        mask_typed(&mut act.reason);
         self.submit(Route::run(&act.at), move |tx| triage::verbs::triage(tx, &act)).await
     }
 
@@ -270,7 +295,8 @@ impl<B: Backend> Store for B {
         self.inspect(Owner::from(&at.tenant), move |tx| plans::plan(tx, &at, &replay)).await
     }
 
-    async fn reconcile(&self, act: Reconcile) -> Result<EffectView> {
+    async fn reconcile(&self, mut act: Reconcile) -> Result<EffectView> {
+        mask_typed(&mut act.reason);
         // On the run's lane, behind reports of its worker about the same entry.
         let route = match &act.at.run_id {
             Some(run_id) => Route::run(&RunRef { tenant: act.at.tenant.clone(), run_id: run_id.clone() }),
@@ -279,13 +305,15 @@ impl<B: Backend> Store for B {
         self.submit(route, move |tx| effects::reconcile(tx, &act)).await
     }
 
-    async fn triage_pattern(&self, act: PatternAct) -> Result<PatternView> {
+    async fn triage_pattern(&self, mut act: PatternAct) -> Result<PatternView> {
+        mask_typed(&mut act.reason);
         let scope = act.scope.clone();
         let shown = self.submit(Route::desk(&scope), move |tx| patterns::verbs::triage_pattern(tx, &act)).await?;
         self.pattern_view(&scope, &shown).await
     }
 
-    async fn operate_breaker(&self, act: BreakerAct) -> Result<BreakerView> {
+    async fn operate_breaker(&self, mut act: BreakerAct) -> Result<BreakerView> {
+        mask_typed(&mut act.reason);
         self.submit(Route::system(), move |tx| breakers::operate(tx, &act)).await
     }
 
@@ -310,7 +338,7 @@ impl<B: Backend> Store for B {
             // Other replicas may have changed queues.
             self.policies().clear();
             let settings = self.declared_queue_settings().await?;
-            settings.iter().for_each(|settings| self.policies().note_output_schema(settings));
+            settings.iter().for_each(|settings| self.policies().note_settings(settings));
         }
         Ok(())
     }
@@ -411,16 +439,35 @@ impl<B: Backend> Store for B {
         }
     }
 
+    async fn redaction(&self, tenant: &Tenant, queue: &QueueName) -> Result<Option<Redactor>> {
+        if !self.policies().has_redaction() {
+            return Ok(None);
+        }
+        let redactor = self.policy(tenant, queue).await?.redact.clone();
+        Ok((!redactor.is_off()).then_some(redactor))
+    }
+
+    async fn redaction_of(&self, at: &RunRef) -> Result<Option<Redactor>> {
+        if !self.policies().has_redaction() {
+            return Ok(None);
+        }
+        match self.queue_of(at).await? {
+            Some(queue) => self.redaction(&at.tenant, &queue).await,
+            None => Ok(None),
+        }
+    }
+
     async fn put_queue(&self, name: QueueName, settings: QueueSettings) -> Result<QueueView> {
         let put = name.clone();
-        self.policies().note_output_schema(&settings);
+        self.policies().note_settings(&settings);
         self.submit(Route::system(), move |tx| tx.put_queue(&put, settings.clone()).map(|_| ())).await?;
         self.queue_changed();
         self.policies().clear();
         self.queue(&name).await
     }
 
-    async fn put_key(&self, key: KeyRecord) -> Result<()> {
+    async fn put_key(&self, mut key: KeyRecord) -> Result<()> {
+        mask_name(&mut key.note);
         self.submit(Route::system(), move |tx| Ok(tx.rows.insert_key(&key)?)).await
     }
 

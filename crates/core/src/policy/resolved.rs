@@ -9,6 +9,7 @@ use super::{
 };
 use crate::ids::{QueueName, Tenant};
 use crate::models::Models;
+use crate::redact::Redactor;
 use crate::text::Label;
 use crate::time::{DAY_MS, HOUR_MS};
 
@@ -39,6 +40,8 @@ pub struct Policy {
     pub approval: Approval,
     pub breaker: BreakerSettings,
     pub limits: Limits,
+    /// What is masked before it is stored.
+    pub redact: Redactor,
 }
 
 impl Default for Policy {
@@ -73,6 +76,7 @@ impl Policy {
             approval: Approval::default(),
             breaker: BreakerSettings::default(),
             limits: Limits::default(),
+            redact: Redactor::default(),
         };
         for layer in layers {
             policy.lay(layer);
@@ -128,6 +132,9 @@ impl Policy {
         }
         if let Some(limits) = &layer.limits {
             self.limits.lay(limits);
+        }
+        if let Some(redact) = &layer.redact {
+            redact.lay_over(&mut self.redact);
         }
         self.approval.expires_ms = layer.approval_expires_ms.unwrap_or(self.approval.expires_ms);
     }

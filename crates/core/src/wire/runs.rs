@@ -10,6 +10,7 @@ use super::{RawJson, ReviewView, bounds};
 use crate::ids::{IdempotencyKey, OrderKey, QueueName, RunId, StepKey, Tenant};
 use crate::ledger::VersionChange;
 use crate::reason::{Category, Reason};
+use crate::redact::RedactedPart;
 use crate::run::StateName;
 use crate::text::{Label, Text};
 use crate::time::{ClientTime, Timestamp};
@@ -179,6 +180,9 @@ pub struct RunBody {
     pub payload_base64: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload_omitted: Option<PayloadOmitted>,
+    /// What was masked in the payload and the headers before they were stored; the first 100.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub redacted: Vec<RedactedPart>,
     pub content_type: Option<Label>,
     pub headers: BTreeMap<String, Text>,
     pub order_key: Option<OrderKey>,

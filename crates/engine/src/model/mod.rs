@@ -8,6 +8,7 @@ use redrive_core::ids::{CallId, IdempotencyKey, OrderKey, QueueName, RunId, Step
 use redrive_core::ledger::is_of_name;
 use redrive_core::pattern::Fingerprint;
 use redrive_core::reason::{Category, Reason};
+use redrive_core::redact::RedactedPart;
 use redrive_core::run::StateName;
 use redrive_core::strategy::Failure;
 use redrive_core::text::{Label, Text};
@@ -90,6 +91,9 @@ pub struct About {
     pub destination: Option<Label>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload_omitted: Option<PayloadOmitted>,
+    /// What was masked in the payload and the headers before they were stored.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub redacted: Vec<RedactedPart>,
 }
 
 /// A worker's key in a run's row: which keys began or reported the run.
@@ -125,6 +129,8 @@ pub struct NewRun {
     pub payload: Payload,
     /// [`About`] as JSON, encoded.
     pub about: Vec<u8>,
+    /// The payload or a header was masked: what is stored is not what was sent.
+    pub masked: bool,
     /// The worker's key; none for other roles, which may read every run of their tenant.
     pub by: Option<KeyMark>,
 }

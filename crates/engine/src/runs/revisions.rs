@@ -11,7 +11,9 @@ use crate::tx::Tx;
 
 /// Stores the payload of `row`'s new revision; the rest of the payload's document stays.
 pub fn keep_revision(tx: &mut Tx<'_>, row: &mut RunRow, fix: &FixedPayload, actor: &str) -> Result<()> {
-    let about = About { payload_omitted: None, ..about_of(tx, row.id, fix.from_revision)? };
+    let mut about = About { payload_omitted: None, ..about_of(tx, row.id, fix.from_revision)? };
+    // A fix replaces the payload; masked headers stay masked.
+    about.redacted.retain(|part| part.at.starts_with("header:"));
     let made = NewRevision {
         run: row.id,
         revision: row.run.revision,

@@ -188,7 +188,7 @@ pub fn key_hash(tenant: i64, run_id: &str) -> i64 {
 pub fn new_run(tx: &mut Tx<'_>, new: &NewRun, tenant: i64, queue: i64) -> Result<RunRow> {
     let run = Run {
         resumable: new.resumable.unwrap_or(false),
-        replayable: new.payload.kind != PayloadKind::Omitted,
+        replayable: new.payload.kind != PayloadKind::Omitted && !new.masked,
         ..Run::new(tx.now)
     };
     Ok(RunRow {

@@ -3,7 +3,9 @@
 use std::fmt::Write;
 
 use redrive_core::models::ModelEntry;
-use redrive_core::policy::{BreakerLayer, Budgets, DetectLayer, Limits, PayloadShape, PolicyLayer, StrategyLayer};
+use redrive_core::policy::{
+    BreakerLayer, Budgets, DetectLayer, Limits, PayloadShape, PolicyLayer, RedactLayer, StrategyLayer,
+};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::Value;
 
@@ -43,6 +45,8 @@ pub(crate) fn page() -> String {
     let limits =
         "In `[defaults.limits]`, `[tier.NAME.limits]` and `[tenant.NAME.limits]`: [limits](breakers.md#limits).";
     table(&mut page, "`limits`", limits, &fields::<Limits>());
+    let redact = "In `[defaults.redact]` and the same under the other layers: [redaction](redaction.md).";
+    table(&mut page, "`redact`", redact, &fields::<RedactLayer>());
     let queue = "Beside the policy's figures. A queue that is named here is set again at every start.";
     table(&mut page, "`[queue.NAME]`", queue, &fields::<QueueKeys>());
     table(&mut page, "`[tenant.NAME]`", "Beside the policy's figures.", &fields::<TenantKeys>());

@@ -20,10 +20,13 @@ use serde::Serialize;
 
 use super::cache::{CacheKey, ClassificationCache};
 use super::payload::{digest, sha256_hex};
+use super::redaction;
 use super::run::{ENVIRONMENT_DEFAULT, new_steps};
 use crate::limits::ATTEMPT_MAX;
 use crate::problem::{HttpProblem, Result};
 
+/// Without secrets in its texts: what classifies, groups and stores a failure sees it redacted. The digest is of the report
+/// as it was sent.
 pub(crate) struct Captured {
     pub(super) attempt: Option<u32>,
     pub(super) digest: Digest,
@@ -35,7 +38,7 @@ impl Captured {
     /// From a report in one call, without the fields of the run.
     pub(crate) fn from_report(report: FailureReport, raw: &[u8]) -> Result<Self> {
         attempt_in_range(report.attempt)?;
-        let body = AttemptBody {
+        let mut body = AttemptBody {
             error: Some(report.error),
             response: report.response,
             partial_output: report.partial_output,
@@ -50,12 +53,13 @@ impl Captured {
             ended_at: report.ended_at,
             ..AttemptBody::default()
         };
+        redaction::evidence(&mut body);
         Ok(Self { attempt: report.attempt, digest: digest(raw), body, steps: new_steps(report.steps)? })
     }
 
     /// From a report under a lease, which has the attempt's number.
     pub(crate) fn from_fail(fail: FailRequest, raw: &[u8]) -> Result<Self> {
-        let body = AttemptBody {
+        let mut body = AttemptBody {
             error: Some(fail.error),
             response: fail.response,
             partial_output: fail.partial_output,
@@ -66,6 +70,7 @@ impl Captured {
             step: fail.step,
             ..AttemptBody::default()
         };
+        redaction::evidence(&mut body);
         Ok(Self { attempt: None, digest: digest(raw), body, steps: new_steps(fail.steps)? })
     }
 }

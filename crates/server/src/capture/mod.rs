@@ -5,6 +5,7 @@ mod cache;
 mod classified;
 mod operation;
 mod payload;
+pub(crate) mod redaction;
 mod replay;
 mod run;
 
@@ -30,7 +31,8 @@ use crate::problem::{HttpProblem, Result};
 /// `POST /v1/runs`.
 pub fn start(mut request: StartRequest, tenant: Tenant) -> Result<Start> {
     clocks_in_range(&request)?;
-    let versions = request.versions.clone();
+    let mut versions = request.versions.clone();
+    redaction::versions(&mut versions);
     let run = new_run(request.take_run_fields(), tenant)?;
     let how = match request.mode {
         Mode::Start if request.due_at.is_some() => {
@@ -78,12 +80,13 @@ pub fn success(at: RunRef, request: SucceedRequest, raw: &[u8], schema: Option<&
         steps: &request.steps,
         schema,
     });
-    let body = AttemptBody {
+    let mut body = AttemptBody {
         output: request.output,
         finish_reason: request.finish_reason,
         usage: request.usage,
         ..AttemptBody::default()
     };
+    redaction::evidence(&mut body);
     Ok(Success {
         at,
         lease,

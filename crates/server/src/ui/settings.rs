@@ -20,7 +20,7 @@ use super::page::{FormResult, PageContent, PageRequest};
 use crate::api::v1::keys;
 use crate::app::App;
 use crate::auth::Visitor;
-use crate::capture::{FailureContext, classify_error};
+use crate::capture::{FailureContext, classify_error, redaction};
 use crate::path::ServerId;
 use crate::problem::{HttpProblem, Result};
 
@@ -166,7 +166,7 @@ fn classify_form(who: &Visitor, form: &Form) -> Markup {
 
 async fn classify_answer(app: &App, who: &Visitor, form: &Form, now: Timestamp) -> Result<Markup> {
     let text = form.text("text").ok_or_else(|| HttpProblem::invalid_field("text", "is missing: paste an error"))?;
-    let error = ErrorReport {
+    let mut error = ErrorReport {
         error_type: form.text("error_type"),
         message: text,
         detail: None,
@@ -176,6 +176,7 @@ async fn classify_answer(app: &App, who: &Visitor, form: &Form, now: Timestamp) 
         category: None,
         terminal: false,
     };
+    redaction::error_report(&mut error);
     let tenant = match who.own_tenant() {
         Some(own) => own.clone(),
         None => form.id("tenant")?.unwrap_or_else(Tenant::default_tenant),

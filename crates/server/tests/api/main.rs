@@ -32,6 +32,7 @@ mod patterns;
 mod preflight;
 mod races;
 mod readers;
+mod redaction;
 mod reroutes;
 mod rules;
 mod secrets;

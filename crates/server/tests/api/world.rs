@@ -220,6 +220,24 @@ impl World {
         assert_eq!(answered.status, 200, "{}", answered.text);
     }
 
+    /// Everything in the store as text: its files, or every row of its tables.
+    pub fn stored(&self) -> String {
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        match &self._place {
+            Place::Folder(folder) => {
+                let files = std::fs::read_dir(folder.path().join("data")).unwrap();
+                files.map(|file| text(std::fs::read(file.unwrap().path()).unwrap_or_default())).collect()
+            }
+            Place::Database(database) => {
+                let tables = "SELECT quote_ident(table_name) FROM information_schema.tables WHERE table_schema = current_schema()";
+                let tables = database.sql(tables).unwrap();
+                let rows = tables.lines().map(|table| database.sql(&format!("SELECT t::text FROM {table} t")).unwrap());
+                rows.map(|rows| rows.split("\\x").map(|part| text(hex_bytes(part)) + part).collect::<String>())
+                    .collect()
+            }
+        }
+    }
+
     pub fn wait(&self, ms: u64) {
         self.clock.advance_ms(ms);
     }
@@ -229,6 +247,13 @@ pub async fn make_key(store: Arc<dyn Store>, dice: Arc<dyn Dice>, role: Role, te
     let (secret, record) = new_key(dice.as_ref(), role, tenant, None, None, store.now());
     store.put_key(record).await.unwrap();
     secret
+}
+
+/// The hex digits that a text begins with, as bytes.
+fn hex_bytes(text: &str) -> Vec<u8> {
+    let digits = text.bytes().take_while(u8::is_ascii_hexdigit).count();
+    let pairs = text.as_bytes()[..digits].chunks_exact(2);
+    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
 }
 
 pub fn request(method: Method, path: &str, key: &str, body: impl Into<Body>) -> Request<Body> {

@@ -336,6 +336,7 @@ mod tests {
             resumable: None,
             payload: Payload { kind: PayloadKind::None, digest: Digest::default(), encoded: Vec::new() },
             about: Vec::new(),
+            masked: false,
             by: None,
         }
     }

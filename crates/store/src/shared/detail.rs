@@ -160,6 +160,7 @@ fn body(summary: &RunSummary, parts: DetailParts) -> Result<RunBody> {
         payload,
         payload_base64,
         payload_omitted: about.payload_omitted,
+        redacted: about.redacted,
         content_type: about.content_type,
         headers: about.headers,
         order_key: inner.order_key,

@@ -301,6 +301,7 @@ pub fn new_run(run: &str) -> NewRun {
         resumable: None,
         payload: payload(PayloadKind::Json, br#"{"n":1}"#),
         about: encode(serde_json::to_string(&About::default()).unwrap().as_bytes()),
+        masked: false,
         by: None,
     }
 }

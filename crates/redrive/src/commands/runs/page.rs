@@ -3,6 +3,7 @@
 use std::io;
 
 use redrive_core::ids::Tenant;
+use redrive_core::redact::shown_json;
 use redrive_core::run::StateName;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{AttemptView, RunDetail, StepStatus};
@@ -205,7 +206,7 @@ impl RunPage<'_> {
         let revision = self.run.summary.revision;
         if let Some(payload) = &body.payload {
             heading(out, &format!("PAYLOAD, revision {revision}"))?;
-            self.folded(out, payload.get())?;
+            self.folded(out, &shown_json(payload.get()))?;
         } else if let Some(bytes) = &body.payload_base64 {
             heading(out, &format!("PAYLOAD, revision {revision}, base64"))?;
             self.folded(out, bytes)?;
@@ -213,9 +214,13 @@ impl RunPage<'_> {
             heading(out, "PAYLOAD")?;
             out.line(format_args!("  {} bytes, not sent: it can't be replayed from here", omitted.bytes))?;
         }
+        if !body.redacted.is_empty() {
+            let parts: Vec<String> = body.redacted.iter().map(|part| format!("{} ({})", part.at, part.kind)).collect();
+            out.line(format_args!("  masked before it was stored: {}", escape::line(&parts.join(", "))))?;
+        }
         if let Some(output) = &body.output {
             heading(out, "OUTPUT")?;
-            self.folded(out, output.get())?;
+            self.folded(out, &shown_json(output.get()))?;
         }
         Ok(())
     }

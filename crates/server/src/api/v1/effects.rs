@@ -12,6 +12,7 @@ use crate::call::{ApiCall, Reply};
 use crate::capture::kept_output;
 use crate::problem::{HttpProblem, Result};
 use crate::query::{FromQuery, Param, ParamKind, RawQuery, TENANT, param};
+use crate::redacted;
 
 /// The effect's tenant, and its run if the key alone is ambiguous.
 #[derive(Debug)]
@@ -74,5 +75,5 @@ pub(crate) async fn reconcile_as(
     }
     let (output, output_omitted) = kept_output(output.as_ref().filter(|_| outcome == EffectOutcome::Committed));
     let act = Reconcile { at, outcome, output, output_omitted, actor: who.actor(), reason };
-    Ok(app.store.reconcile(act).await?)
+    Ok(app.store.reconcile(redacted::reconciled(app, act).await?).await?)
 }

@@ -19,6 +19,7 @@ use crate::capture::{Captured, FailureContext, new_run};
 use crate::prepare;
 use crate::problem::{Code, HttpProblem, Result};
 use crate::query::TenantQuery;
+use crate::redacted;
 use crate::tasks::compute;
 
 /// How many reports of a batch are sent to the store at a time.
@@ -56,6 +57,7 @@ pub(crate) async fn report(app: App, call: ReportCall) -> Result<FailuresReply> 
     let (to, who, query) = (app.clone(), (*call.who).clone(), call.query);
     let mut prepared = compute(&app, &call.who.holder(), raw.len(), move || prepare(&to, &who, &query, &raw)).await?;
     prepare::measure_report(&app, &mut prepared).await?;
+    let prepared = redacted::report(&app, prepared).await?;
     let Reported { answer, fresh } = app.store.report(prepared).await?;
     Ok(FailuresReply::One(Reply::new(answer, fresh).into()))
 }
@@ -124,7 +126,10 @@ async fn report_piece(
     let mut reports = Vec::with_capacity(prepared.len());
     for prepared in prepared {
         let weighed = match prepared {
-            Ok(mut report) => prepare::measure_report(app, &mut report).await.map(|()| report),
+            Ok(mut report) => match prepare::measure_report(app, &mut report).await {
+                Ok(()) => redacted::report(app, report).await,
+                Err(problem) => Err(problem),
+            },
             Err(problem) => Err(problem),
         };
         match weighed {

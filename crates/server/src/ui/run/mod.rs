@@ -172,7 +172,7 @@ fn next_actions(data: &RunPageData, who: &Visitor) -> Markup {
 fn dead(data: &RunPageData, who: &Visitor, at: &str) -> Markup {
     let replayable = data.run.body.replayable;
     html! {
-        @if replayable { a.button href=(format!("{at}/fix")) data-key="e" { "Replay with a fix…" } }
+        @if replayable || !data.run.body.redacted.is_empty() { a.button href=(format!("{at}/fix")) data-key="e" { "Replay with a fix…" } }
         @if let Some(step) = data.in_doubt().next() {
             a.button.primary href="#reconcile" { "Reconcile " (visible(step.name.as_str())) "…" }
         } @else if !replayable {

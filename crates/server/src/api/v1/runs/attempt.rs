@@ -17,6 +17,7 @@ use crate::capture::{self, FailureContext, lease_token, new_step};
 use crate::prepare;
 use crate::problem::{Code, HttpProblem, Result};
 use crate::query::TenantQuery;
+use crate::redacted;
 use crate::tasks::compute;
 
 pub(crate) async fn start(
@@ -35,6 +36,7 @@ pub(crate) async fn start(
     let (mut start, preflight) =
         compute(&app, &who.holder(), raw.len(), move || start_of(tenant, value, &policy)).await?;
     start.run.by = who.mark();
+    let start = redacted::start(&app, start).await?;
     let started = app.store.start(start).await?;
     let created = started.created;
     let mut answer = prepare::started(&app, started).await;
@@ -77,7 +79,7 @@ pub(crate) async fn step(
 ) -> Result<Reply<StepView>> {
     let request = call.body.value;
     let under = under_lease(&call.who, &call.query, request.tenant.as_ref(), call.path, &request.lease)?;
-    let step = new_step(request.into(), "")?;
+    let step = redacted::step(&app, &under.at, new_step(request.into(), "")?).await?;
     Ok(Reply::ok(app.store.step(under, step).await?))
 }
 
@@ -92,6 +94,7 @@ pub(crate) async fn succeed(
     let captured = move || capture::success(at, value, &raw, schema.as_ref());
     let mut success = compute(&app, &call.who.holder(), bytes, captured).await?;
     success.by = call.who.mark();
+    let success = redacted::success(&app, success).await?;
     Ok(Reply::ok(app.store.succeed(success).await?))
 }
 
@@ -112,6 +115,7 @@ pub(crate) async fn fail(
     let mut failed = failed.await?;
     failed.by = call.who.mark();
     prepare::measure_run(&app, &under.at, &mut failed.failure).await?;
+    let failed = redacted::failed(&app, &under.at, failed).await?;
     Ok(Reply::ok(app.store.fail(under, failed).await?))
 }
 
