@@ -263,7 +263,7 @@ fn policies() -> Policies {
         approval_expires_ms: Some(UNCLAIMED_AFTER_MS),
         ..PolicyLayer::default()
     };
-    let limits = Some(TenantLimits { max_running: Some(3), leases_per_s: Some(4.0) });
+    let limits = Some(TenantLimits { max_running: Some(3), leases_per_s: Some(4.0), ..TenantLimits::default() });
     let limited = TenantPolicy { tier: None, policy: PolicyLayer { limits, ..PolicyLayer::default() } };
     let tenants = TENANTS[2].parse().map(|tenant| [(tenant, limited)].into()).unwrap_or_default();
     Policies { defaults, tenants, ..Policies::default() }

@@ -62,6 +62,9 @@ pub enum Error {
     BadCursor,
     #[error("the tenant already has {most} queues of its own")]
     TooManyQueues { most: usize },
+    /// The tenant has used up one of its limits.
+    #[error("the tenant has used up its limit `{quota}` of {limit}")]
+    QuotaExceeded { quota: &'static str, limit: u64 },
     /// The step is not recorded; an effect reported as done counts as in doubt.
     #[error("the run already has {most} steps")]
     TooManySteps { most: usize },
@@ -129,6 +132,7 @@ impl Error {
             | Self::LeaseNeeded
             | Self::BadCursor
             | Self::TooManyQueues { .. }
+            | Self::QuotaExceeded { .. }
             | Self::TooManySteps { .. }
             | Self::ManagedByConfig
             | Self::Damaged(_)

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use redrive_core::detect::OutputSchema;
 use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::operation::Steer;
-use redrive_core::policy::Policy;
+use redrive_core::policy::{Limits, Policy};
 use redrive_core::redact::{Redactor, mask_label, mask_text};
 use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
@@ -121,6 +121,8 @@ pub trait Store: Reads {
     async fn operation(&self, id: &str) -> Result<OperationView>;
     async fn operation_items(&self, id: &str, call: ItemsCall) -> Result<OperationItemsPage>;
     async fn tenant_health(&self, tenant: &Tenant) -> Result<TenantHealth>;
+    /// What a tenant may use.
+    fn limits(&self, tenant: &Tenant) -> Limits;
     /// Breakers that are not closed or have recent failures.
     async fn breakers(&self, scope: &TenantScope) -> Result<BreakersAnswer>;
     async fn tenant_breaker(&self, tenant: &Tenant) -> Result<TenantBreaker>;
@@ -408,6 +410,10 @@ impl<B: Backend> Store for B {
 
     async fn tenant_health(&self, tenant: &Tenant) -> Result<TenantHealth> {
         Backend::tenant_health(self, tenant, self.policies().limits_of(tenant)).await
+    }
+
+    fn limits(&self, tenant: &Tenant) -> Limits {
+        self.policies().limits_of(tenant)
     }
 
     async fn breakers(&self, scope: &TenantScope) -> Result<BreakersAnswer> {

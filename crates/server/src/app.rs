@@ -14,6 +14,7 @@ use crate::budget::{Holder, MemoryBudget};
 use crate::capture::{ClassificationCache, Classifiers};
 use crate::limits::{ANONYMOUS_BYTES, ServerLimits, WAITING_BYTES, WAITING_HOLDER_BYTES};
 use crate::metrics::Metrics;
+use crate::quota::Quotas;
 use crate::tasks::large_work;
 use crate::telemetry::RequestIds;
 
@@ -41,6 +42,7 @@ pub struct AppState {
     /// Large answers in memory.
     pub(crate) answers: AnswerBudget,
     pub(crate) metrics: Metrics,
+    pub(crate) quotas: Quotas,
     pub(crate) request_ids: RequestIds,
     pub(crate) readiness: Readiness,
     pub(crate) backups: Arc<BackupMonitor>,
@@ -82,6 +84,7 @@ impl App {
             large_work: large_work(),
             answers,
             metrics,
+            quotas: Quotas::default(),
             request_ids,
             readiness: Readiness::default(),
             backups: Arc::default(),

@@ -14,6 +14,7 @@ use crate::budget::Reserved;
 use crate::path::{FromPath, PathParams};
 use crate::problem::{HttpProblem, Result};
 use crate::query::{FromQuery, NoQuery, RawQuery};
+use crate::quota::Charge;
 use crate::tasks::beside;
 use crate::telemetry::record_caller;
 
@@ -28,11 +29,14 @@ pub(crate) struct ApiCall<W, P = (), Q = NoQuery, B = NoBody> {
 
 impl<W: Caller, P: FromPath, Q: FromQuery, B: FromBody> ApiCall<W, P, Q, B> {
     /// The order is part of the contract: caller, path, query, body.
-    pub(crate) async fn take(app: &App, request: axum::extract::Request) -> Result<Self> {
+    pub(crate) async fn take(app: &App, request: axum::extract::Request, charge: Charge) -> Result<Self> {
         let (mut parts, body) = request.into_parts();
         let asked = LookUp::now(app.store.as_ref());
         let mut who = W::admit(app, &parts.headers).await?;
         who.principal().inspect(|caller| record_caller(caller));
+        if charge == Charge::Request {
+            app.quotas.request(app, who.principal())?;
+        }
         let path = P::read(&PathParams::of(&mut parts).await?)?;
         let query = RawQuery::parse(parts.uri.query())?;
         let body = B::read(app, &parts, body, who.holder()).await?;

@@ -11,6 +11,7 @@ mod metrics;
 mod path;
 mod prepare;
 mod query;
+mod quota;
 mod redacted;
 mod telemetry;
 

@@ -19,6 +19,7 @@ use crate::call::{ApiCall, ApiResponse};
 use crate::path::FromPath;
 use crate::problem::{Code, HttpProblem, Result};
 use crate::query::{FromQuery, Param};
+use crate::quota::Charge;
 use crate::routes::table;
 use crate::telemetry::{MatchedRoute, observe};
 use crate::ui;
@@ -171,11 +172,12 @@ impl<W: Caller> RouteBuilder<W> {
         F: Fn(App, ApiCall<W, P, Q, B>) -> R + Clone + Send + Sync + 'static,
         R: Future<Output = Result<A>> + Send + 'static,
     {
+        let charge = Charge::of(path);
         let if_full = if method == Method::GET { IfFull::Refuse } else { IfFull::Send };
         let run = move |app: App, request: Request| -> HandlerFuture {
             let handler = handler.clone();
             Box::pin(async move {
-                let call: ApiCall<W, P, Q, B> = match ApiCall::take(&app, request).await {
+                let call: ApiCall<W, P, Q, B> = match ApiCall::take(&app, request, charge).await {
                     Ok(call) => call,
                     Err(problem) => return problem.into_response(),
                 };

@@ -80,7 +80,7 @@ pub struct PolicyLayer {
     /// When failing work is held back: a section of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub breaker: Option<BreakerLayer>,
-    /// Limits on a tenant's running attempts and leases: a section of its own. Ignored on a queue.
+    /// What a tenant may use, over all its queues: a section of its own. Ignored on a queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<Limits>,
     /// What is masked in payloads, headers and outputs before they are stored: a section of its own.

@@ -223,6 +223,22 @@ pub struct TenantLimits {
     pub running: u64,
     pub max_running: Option<u64>,
     pub leases_per_s: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests_per_s: Option<f64>,
+    /// Of the last second, at the server that answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests_used: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reports_per_s: Option<f64>,
+    /// Of the last second, at the server that answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reports_used: Option<f64>,
+    /// The most unresolved dead letters; `dead` of the health counts them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open_dead: Option<u64>,
+    /// Limits that are used up: `max_running`, `open_dead`, …
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub used_up: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -12,7 +12,7 @@ use crate::breakers::gate;
 use crate::breakers::{GateDecision, Probes};
 use crate::error::{Error, Result};
 use crate::ingest::rejected;
-use crate::lease::contents;
+use crate::lease::{contents, limits};
 use crate::model::{Digest, Fit, HourlyKind, LeaseToken, NewRun, PayloadKind, Start, StartHow, Started};
 use crate::names::tenant_names;
 use crate::names::versions;
@@ -70,6 +70,7 @@ pub fn start(tx: &mut Tx<'_>, start: &Start, frozen: bool) -> Result<CommittedSt
 }
 
 fn start_new(tx: &mut Tx<'_>, tenant: i64, start: &Start) -> Result<CommittedStart> {
+    limits::admits_new_runs(tx, tenant)?;
     let queue = tenant_names::queue_to_start_in(tx, tenant, &start.run.queue)?;
     let policy = tx.policy(&queue, tenant)?;
     let mut row = run_row::new_run(tx, &start.run, tenant, queue.id)?;

@@ -74,6 +74,7 @@ pub fn refusal(error: Error) -> Result<&'static str> {
         | Error::LeaseNeeded
         | Error::BadCursor
         | Error::TooManyQueues { .. }
+        | Error::QuotaExceeded { .. }
         | Error::TooManySteps { .. }
         | Error::ManagedByConfig
         | Error::Busy

@@ -154,6 +154,8 @@ pub trait WaitingRows {
     /// The tenant's running runs before this batch; None while another replica is leasing runs of the tenant, whose leases
     /// are not visible yet.
     fn running(&mut self, tenant: i64) -> Result<Option<i64>>;
+    /// The tenant's unresolved dead letters before this batch.
+    fn dead(&mut self, tenant: i64) -> Result<i64>;
     /// Hides a run that can't be read from every query of this trait, and keeps its columns for later.
     fn set_run_aside(&mut self, run: i64, why: &str, now: Timestamp) -> Result<()>;
     /// Restores runs that were set aside until `before`, oldest first, and returns them. A run that has changed since keeps its

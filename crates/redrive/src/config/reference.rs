@@ -42,8 +42,7 @@ pub(crate) fn page() -> String {
     table(&mut page, "`detect`", detect, &fields::<DetectLayer>());
     let breaker = "In `[defaults.breaker]` and the same under the other layers: [breakers](breakers.md).";
     table(&mut page, "`breaker`", breaker, &fields::<BreakerLayer>());
-    let limits =
-        "In `[defaults.limits]`, `[tier.NAME.limits]` and `[tenant.NAME.limits]`: [limits](breakers.md#limits).";
+    let limits = "In `[defaults.limits]`, `[tier.NAME.limits]` and `[tenant.NAME.limits]`: [limits](breakers.md#limits), [quotas](limits.md#quotas).";
     table(&mut page, "`limits`", limits, &fields::<Limits>());
     let redact = "In `[defaults.redact]` and the same under the other layers: [redaction](redaction.md).";
     table(&mut page, "`redact`", redact, &fields::<RedactLayer>());

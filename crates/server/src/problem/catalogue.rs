@@ -144,6 +144,8 @@ codes! {
         "Workers retry the runs of this queue. Only a queue with `retry_by` = `caller` accepts a success without a lease.";
     TooManyQueues = "too_many_queues", CONFLICT, "Queue name limit reached",
         "A tenant may create `limit` queue names. Use an existing queue, or have an admin create this one first. A failure reported beyond the limit is stored in `default`, and its history says so.";
+    QuotaExceeded = "quota_exceeded", TOO_MANY_REQUESTS, "The tenant's limit is used up",
+        "`quota` names the limit of `[limits]` that the tenant has used up. Send again after `Retry-After`. Rates allow a second's worth at once; `open_dead` needs dead letters to be resolved, replayed or discarded.";
     ManagedByConfig = "managed_by_config", CONFLICT, "The queue is managed by the configuration file",
         "Change `redrive.toml` and restart: the file would overwrite what the API sets.";
     Internal = "internal", INTERNAL_SERVER_ERROR, "Internal server error",

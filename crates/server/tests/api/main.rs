@@ -30,6 +30,7 @@ mod overflows;
 mod pages;
 mod patterns;
 mod preflight;
+mod quotas;
 mod races;
 mod readers;
 mod redaction;

@@ -5,7 +5,7 @@ use redrive_core::policy::Limits;
 use redrive_core::run::StateName;
 use redrive_core::time::Timestamp;
 use redrive_core::verdict::DeadBecause;
-use redrive_core::wire::{HealthAnswer, QueueAlert, TenantHealth, TenantLimits, TenantView, TenantsAnswer};
+use redrive_core::wire::{HealthAnswer, QueueAlert, TenantHealth, TenantView, TenantsAnswer};
 
 use super::columns::{Columns, json, number, parsed, text, time, whole};
 use super::counters::{CounterRow, CountsByState, counters, counters_of};
@@ -95,11 +95,8 @@ fn health_of_tenant(
         recovered_24h: recovered,
         last_failure_at,
         recovery_rate_pct: share_pct(recovered, recovered + died),
-        limits: (!limits.is_none()).then(|| TenantLimits {
-            running: of(&|count| count.state == StateName::Running),
-            max_running: limits.max_running,
-            leases_per_s: limits.leases_per_s,
-        }),
+        limits: (!limits.is_none())
+            .then(|| health::tenant_limits(limits, of(&|count| count.state == StateName::Running), dead)),
     }
 }
 

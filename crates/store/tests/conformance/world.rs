@@ -244,7 +244,7 @@ impl World {
 
 /// The defaults for all but one tenant, which has limits.
 fn policies() -> Policies {
-    let limits = Some(Limits { max_running: Some(3), leases_per_s: Some(2.0) });
+    let limits = Some(Limits { max_running: Some(3), leases_per_s: Some(2.0), ..Limits::default() });
     let policy = PolicyLayer { limits, ..PolicyLayer::default() };
     let limited = TenantPolicy { tier: None, policy };
     Policies { tenants: [("limited".parse().unwrap(), limited)].into(), ..Policies::default() }

@@ -120,7 +120,7 @@ async fn order_keys_hold_across_replicas() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tenant_limits_hold_across_replicas() {
     const MOST: usize = 5;
-    let limits = Some(Limits { max_running: Some(MOST as u64), leases_per_s: None });
+    let limits = Some(Limits { max_running: Some(MOST as u64), ..Limits::default() });
     let limited = TenantPolicy { tier: None, policy: PolicyLayer { limits, ..PolicyLayer::default() } };
     let policies = Policies { tenants: [("acme".parse().unwrap(), limited)].into(), ..Policies::default() };
     let world = World::postgres_under(policies).await;

@@ -66,6 +66,7 @@ pub(crate) async fn report(app: App, call: ReportCall) -> Result<FailuresReply> 
 fn prepare(app: &App, who: &Principal, query: &TenantQuery, raw: &[u8]) -> Result<NewFailure> {
     let report: FailureReport = parse(raw)?;
     let tenant = who.tenant(&[query.tenant.as_ref(), report.tenant.as_ref()])?;
+    app.quotas.report(app, &tenant)?;
     let (fields, report) = split(report);
     let captured = Captured::from_report(report, raw)?;
     let context = FailureContext::of_report(&fields, &tenant);

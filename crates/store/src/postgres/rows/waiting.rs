@@ -140,6 +140,10 @@ struct ScheduledTenants {
     all: bool,
 }
 
+/// Runs of a tenant in a state, deltas included.
+const COUNT_IN_STATE: &str = "SELECT (coalesce((SELECT sum(n) FROM counts WHERE state = $1 AND tenant = $2), 0)
+     + coalesce((SELECT sum(n) FROM counter_deltas WHERE state = $1 AND tenant = $2), 0))::bigint";
+
 impl ScheduledTenants {
     fn reaches(&self, after: i64) -> bool {
         self.after <= after && (self.all || self.found.last().is_some_and(|(last, _)| *last > after))
@@ -434,10 +438,13 @@ impl WaitingRows for PgRows<'_> {
         if !alone {
             return Ok(None);
         }
-        let sql = "SELECT (coalesce((SELECT sum(n) FROM counts WHERE state = $1 AND tenant = $2), 0)
-             + coalesce((SELECT sum(n) FROM counter_deltas WHERE state = $1 AND tenant = $2), 0))::bigint";
         let running = position(StateName::ALL, &StateName::Running);
-        self.ask_one(sql, &[&running, &tenant])?.map(|row| number(&row, 0)).transpose()
+        self.ask_one(COUNT_IN_STATE, &[&running, &tenant])?.map(|row| number(&row, 0)).transpose()
+    }
+
+    fn dead(&mut self, tenant: i64) -> Result<i64> {
+        let dead = position(StateName::ALL, &StateName::Dead);
+        self.ask_one(COUNT_IN_STATE, &[&dead, &tenant])?.map_or(Ok(0), |row| number(&row, 0))
     }
 
     fn set_run_aside(&mut self, run: i64, why: &str, now: Timestamp) -> Result<()> {

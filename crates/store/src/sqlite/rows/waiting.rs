@@ -238,6 +238,12 @@ impl WaitingRows for SqliteRows<'_> {
         Ok(Some(find.query_row(params![running, tenant], |row| row.get(0))?))
     }
 
+    fn dead(&mut self, tenant: i64) -> Result<i64> {
+        let mut find =
+            self.conn.prepare_cached("SELECT coalesce(sum(n), 0) FROM counts WHERE state = ?1 AND tenant = ?2")?;
+        Ok(find.query_row(params![position(StateName::ALL, &StateName::Dead), tenant], |row| row.get(0))?)
+    }
+
     fn set_run_aside(&mut self, run: i64, why: &str, now: Timestamp) -> Result<()> {
         let mut keep = self.conn.prepare_cached(
             "INSERT INTO runs_set_aside (run, at, why, due, wake, held_by, unleasable, updated_at)

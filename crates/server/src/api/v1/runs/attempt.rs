@@ -104,6 +104,7 @@ pub(crate) async fn fail(
 ) -> Result<Reply<FailureAnswer>> {
     let Json { value, raw, held: _held } = call.body;
     let under = under_lease(&call.who, &call.query, value.tenant.as_ref(), call.path, &value.lease)?;
+    app.quotas.report(&app, &under.at.tenant)?;
     let (to, tenant, holder) = (app.clone(), under.at.tenant.clone(), call.who.holder());
     // Only user rules look at the run.
     let little = DetailCall { limit: 1, ..DetailCall::default() };
