@@ -92,7 +92,7 @@ mod tests {
         let text = logged(false, &format!("ERROR push failed url=https://bot:s3cr3t@git/x token={token}\n"));
         assert_eq!(
             text,
-            "ERROR push failed url=https://bot:[redacted:url_password]@git/x token=[redacted:access_token]\n"
+            "ERROR push failed url=https://bot:[redacted:url_password]@git/x token=[redacted:github_token]\n"
         );
         let json = logged(true, &format!(r#"{{"message":"Cookie: sid=4fT9kQ2m","error":"{token}","n":1}}"#));
         assert_eq!(json, r#"{"message":"Cookie: [redacted:cookie]","error":"[redacted:github_token]","n":1}"#);

@@ -240,8 +240,9 @@ pub(super) fn find(text: &str) -> Vec<FoundSecret> {
     let Some(anchors) = ANCHORS.as_ref() else { return found };
     let scan = Scan::new(text);
     for anchor in anchors.find_overlapping_iter(text) {
-        // Inside of a secret that was found, its end is known.
-        if found.last().is_some_and(|last| anchor.end() <= last.span.end) {
+        // Inside of a secret that was found, its end is known. A longer anchor names its kind better: `sk-`, `sk-ant-`.
+        let is_inside = |last: &FoundSecret| anchor.end() <= last.span.end && anchor.start() != last.span.start;
+        if found.last().is_some_and(is_inside) {
             continue;
         }
         let Some(shape) = SHAPES.get(anchor.pattern().as_usize()) else { continue };
@@ -257,7 +258,7 @@ fn add(found: &mut Vec<FoundSecret>, mut new: FoundSecret) {
         if last.span.end <= new.span.start {
             break;
         }
-        let within = last.span.start <= new.span.start;
+        let within = last.span.start < new.span.start;
         new.span = last.span.start.min(new.span.start)..last.span.end.max(new.span.end);
         if within {
             new.kind = last.kind;
@@ -318,6 +319,8 @@ struct AssignedValue {
     start: usize,
     quote: Option<u8>,
     by_equals: bool,
+    /// The name is in quotes, as in JSON.
+    name_quoted: bool,
 }
 
 impl<'a> Scan<'a> {
@@ -400,7 +403,10 @@ impl<'a> Scan<'a> {
 
     /// The value that is assigned to the name which ends at `at`: `name=value`, `"name": "value"`, `name => 'value'`.
     fn assigned(&self, at: usize) -> Option<AssignedValue> {
-        let sign = at + self.count(at, b"\\\"'`] \t", 6);
+        let quotes = self.count(at, b"\\\"'`", 4);
+        // `headers['x-api-key'] = …`
+        let name_end = at + quotes + if quotes > 0 { self.count(at + quotes, b"]", 1) } else { 0 };
+        let sign = name_end + self.count(name_end, b" \t", 4);
         let behind = sign + self.count(sign, b"=:>", 3);
         let by_equals = match self.bytes.get(sign..behind)? {
             b"=" | b"=>" | b":=" => true,
@@ -411,7 +417,7 @@ impl<'a> Scan<'a> {
         let start = spaces + self.count(spaces, b"\\\"'`", 6);
         let quote = self.before(start).filter(|byte| start > spaces && b"\"'`".contains(byte));
         // `password = …` in a sentence or a line of code is no value unless it is in quotes.
-        Some(AssignedValue { start, quote, by_equals: by_equals && spaces == behind })
+        Some(AssignedValue { start, quote, by_equals: by_equals && spaces == behind, name_quoted: quotes > 0 })
     }
 
     fn value_end(&self, value: AssignedValue, most: usize) -> usize {
@@ -422,8 +428,9 @@ impl<'a> Scan<'a> {
 
     fn is_secret_value(&self, value: AssignedValue, of: Value, least: usize) -> bool {
         let head = &self.bytes[value.start..self.value_end(value, READ_BYTES)];
-        let told =
-            of == Value::Mixed || value.by_equals || value.quote.is_some() || (head.len() >= 6 && is_mixed(head));
+        let quoted = value.quote.is_some() && (value.name_quoted || of != Value::MixedWord);
+        let looks_like_one = of == Value::Any && head.len() >= 6 && is_mixed(head);
+        let told = of == Value::Mixed || value.by_equals || quoted || looks_like_one;
         told && is_value(of, least, head)
     }
 }

@@ -163,9 +163,11 @@ impl FailureLine {
     fn redact(&mut self) {
         let Self { text, detail, error_type, response_body, tool, finish_reason, .. } = self;
         for given in [text, detail, error_type, response_body, tool, finish_reason].into_iter().flatten() {
-            if let Cow::Owned(masked) = mask(given) {
-                *given = masked;
-            }
+            let masked = match mask(given) {
+                Cow::Owned(masked) => masked,
+                Cow::Borrowed(_) => continue,
+            };
+            *given = masked;
         }
     }
 

@@ -124,7 +124,7 @@ pub(crate) fn run(run: &mut NewRun, by: &Redactor) -> Result<()> {
 }
 
 fn payload(payload: &mut Payload, by: &Redactor) -> Result<Vec<RedactedPart>> {
-    let bytes = decode(&payload.encoded).map_err(unreadable)?;
+    let bytes = decode(&payload.encoded).map_err(|error| unreadable(&error))?;
     let Some((masked, parts)) = by.bytes(&bytes) else { return Ok(Vec::new()) };
     payload.encoded = encode(&masked);
     Ok(parts)
@@ -133,7 +133,8 @@ fn payload(payload: &mut Payload, by: &Redactor) -> Result<Vec<RedactedPart>> {
 /// Names and kinds of the masked ones.
 fn headers(headers: &mut BTreeMap<String, Text>, by: &Redactor) -> Vec<(String, String)> {
     let mut masked = if by.secrets { mask_headers(headers) } else { Vec::new() };
-    for (name, value) in headers.iter_mut().filter(|(name, _)| by.is_key(name)) {
+    let marked = |value: &Text| value.token().starts_with("\"[redacted:");
+    for (name, value) in headers.iter_mut().filter(|(name, value)| by.is_key(name) && !marked(value)) {
         *value = Text::from(mark("key").as_str());
         masked.push((name.clone(), "key".to_owned()));
     }
@@ -154,7 +155,7 @@ type KeptOutput = (Option<Vec<u8>>, Option<PayloadOmitted>);
 
 fn output(output: Option<Vec<u8>>, omitted: Option<PayloadOmitted>, by: &Redactor) -> Result<KeptOutput> {
     let Some(encoded) = output else { return Ok((None, omitted)) };
-    let bytes = decode(&encoded).map_err(unreadable)?;
+    let bytes = decode(&encoded).map_err(|error| unreadable(&error))?;
     Ok(match by.bytes(&bytes) {
         Some(_) => (None, Some(super::run::omitted(&bytes))),
         None => (Some(encoded), omitted),
@@ -196,11 +197,11 @@ fn json_text(text: Option<&mut Text>, by: &Redactor) {
 }
 
 fn decoded<T: DeserializeOwned>(stored: &[u8]) -> Result<T> {
-    let bytes = decode(stored).map_err(unreadable)?;
-    serde_json::from_slice(&bytes).map_err(unreadable)
+    let bytes = decode(stored).map_err(|error| unreadable(&error))?;
+    serde_json::from_slice(&bytes).map_err(|error| unreadable(&error))
 }
 
-fn unreadable(error: impl std::fmt::Display) -> HttpProblem {
+fn unreadable(error: &dyn std::fmt::Display) -> HttpProblem {
     HttpProblem::internal(&error.to_string())
 }
 

@@ -205,7 +205,8 @@ fn send(run: &str, who: &Visitor, draft: &FixDraft, review: &FixReview) -> Marku
 /// Pretty-prints the payload; numbers and strings keep their spelling.
 fn pretty(current: &RevisionView) -> String {
     let Some(raw) = &current.payload else { return String::new() };
-    let text = &*shown_json(raw.get());
+    let shown = shown_json(raw.get());
+    let text: &str = &shown;
     if text.len() > PRETTY_MAX_BYTES || text.contains('\n') {
         return text.to_owned();
     }
