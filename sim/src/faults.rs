@@ -7,7 +7,8 @@ use async_trait::async_trait;
 use redrive_core::detect::OutputSchema;
 use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::operation::Steer;
-use redrive_core::policy::Policy;
+use redrive_core::policy::{Limits, Policy};
+use redrive_core::redact::Redactor;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{
     BreakerView, BreakersAnswer, ChangesAnswer, DuplicatesAnswer, EffectView, FailureAnswer, HealthAnswer, LeasedRun,
@@ -141,6 +142,10 @@ macro_rules! faulty {
                 self.shelf.get().map(|store| store.metrics()).unwrap_or_default()
             }
 
+            fn limits(&self, tenant: &Tenant) -> Limits {
+                self.shelf.get().map(|store| store.limits(tenant)).unwrap_or_default()
+            }
+
             $(async fn $verb(&self, $($arg: $of),*) -> Result<$gives> {
                 self.before(Kind::$kind).await?;
                 // Release the store before awaiting anything else.
@@ -248,6 +253,8 @@ faulty! {
     Reads tenant_breaker(tenant: &Tenant) -> TenantBreaker;
     Knows policy(tenant: &Tenant, queue: &QueueName) -> Arc<Policy>;
     Knows output_schema(at: &RunRef) -> Option<OutputSchema>;
+    Knows redaction(tenant: &Tenant, queue: &QueueName) -> Option<Redactor>;
+    Knows redaction_of(at: &RunRef) -> Option<Redactor>;
     Writes put_queue(name: QueueName, settings: QueueSettings) -> QueueView;
     Writes put_key(key: KeyRecord) -> ();
     Writes put_first_key(key: KeyRecord) -> bool;
