@@ -5,7 +5,7 @@ use redrive_engine::RunRef;
 use serde_json::{Value, json};
 
 use crate::facts::Key;
-use crate::world::{CALLS, SERVED, TENANTS, UNSERVED, World};
+use crate::world::{CALLS, TENANTS, World};
 
 /// How many of a tenant's newest runs people still talk about.
 const LIVELY: u64 = 8;
@@ -19,19 +19,6 @@ fn number(run: &str) -> u64 {
 
 pub fn is_callers(run: &str) -> bool {
     run.starts_with('c')
-}
-
-/// No worker leases it: it must not stand in the way of others.
-pub fn is_unserved(run: &str) -> bool {
-    run.starts_with('u')
-}
-
-fn queue(run: &str) -> &'static str {
-    match run {
-        _ if is_callers(run) => CALLS,
-        _ if is_unserved(run) => UNSERVED,
-        _ => SERVED,
-    }
 }
 
 pub fn has_effects(run: &str) -> bool {
@@ -76,7 +63,7 @@ pub fn fields(key: &Key) -> Value {
     let run = &key.1;
     json!({
         "run_id": run,
-        "queue": queue(run),
+        "queue": if is_callers(run) { CALLS } else { "default" },
         "resumable": !run.starts_with('f'),
         "order_key": order_key(run),
         "provider": "openai",
@@ -104,7 +91,7 @@ impl World {
             *newest += 1;
         }
         let n = newest.saturating_sub(self.chance.below(LIVELY));
-        let kind = ["r", "r", "e", "c", "e", "o", "f", "r", "o", "e", "c", "u"][usize::try_from(n % 12).unwrap_or(0)];
+        let kind = ["r", "r", "e", "c", "e", "o", "f", "r", "o", "e", "c"][usize::try_from(n % 11).unwrap_or(0)];
         (tenant, format!("{kind}{n}"))
     }
 }

@@ -12,9 +12,9 @@ use crate::actors::operator::settle_doubts;
 use crate::check::{life, open_operations, run_detail};
 use crate::faults::Rates;
 use crate::net::Call;
-use crate::runs::{has_effects, is_callers, is_unserved, key};
+use crate::runs::{has_effects, is_callers, key};
 use crate::scheduler::alone;
-use crate::world::{SERVED, TENANTS, UNCLAIMED_AFTER_MS, Who, World};
+use crate::world::{TENANTS, UNCLAIMED_AFTER_MS, Who, World};
 
 /// Longer than the longest wait before a retry, and the longest lease before it.
 const ROUNDS: usize = 80;
@@ -117,7 +117,7 @@ fn doubts(world: &Rc<World>) {
 
 /// Whatever is due is handed out, and is done.
 fn work(world: &Rc<World>) {
-    let body = json!({"queues": [SERVED], "max": 100, "lease_ms": 60_000, "worker": "settle"});
+    let body = json!({"queues": ["*"], "max": 100, "lease_ms": 60_000, "worker": "settle"});
     let heard = world.call_at_once("settle", &Call::post(Who::AnyWorker, "/v1/leases", &body));
     for given in heard.json()["leases"].as_array().into_iter().flatten() {
         let body = json!({"lease": given["lease"], "tenant": given["tenant"], "output": {"done": true}});
@@ -129,22 +129,18 @@ fn work(world: &Rc<World>) {
     }
 }
 
-/// Runs that are under way or waiting for somebody other than a person. `served_only`: without those that are due and wait for
-/// a caller, or for a worker that never comes.
-fn unsettled(world: &World, served_only: bool) -> Vec<String> {
+/// Runs that are under way or waiting for somebody other than a person.
+fn unsettled(world: &World, not_the_callers: bool) -> Vec<String> {
     let Some(store) = world.store() else { return Vec::new() };
     let mut states = vec![StateName::Running, StateName::Scheduled];
-    if !served_only {
+    if !not_the_callers {
         states.push(StateName::Review);
     }
     let filter = RunFilter { states, ..RunFilter::default() };
     let page = PageCall { sort: Sort::Received, limit: 500, cursor: None, count: false };
     let runs = alone(store.runs(&TenantScope::All, filter, page)).map(|page| page.runs).unwrap_or_default();
-    let waits = |run: &RunSummary| {
-        let (run_id, is_held) = (run.run_id.as_str(), run.held_by.is_some());
-        run.state == StateName::Scheduled && (is_callers(run_id) || is_unserved(run_id) && !is_held)
-    };
-    let open = runs.into_iter().filter(|run| !(served_only && waits(run)));
+    let callers = |run: &RunSummary| run.state == StateName::Scheduled && is_callers(run.run_id.as_str());
+    let open = runs.into_iter().filter(|run| !(not_the_callers && callers(run)));
     let told = |run: RunSummary| {
         let life =
             key(run.tenant.as_str(), run.run_id.as_str()).and_then(|key| run_detail(world, &key)).map(|run| life(&run));

@@ -25,9 +25,6 @@ use crate::scheduler::{GatedClock, Parking, Time, alone};
 
 pub const TENANTS: [&str; 3] = ["acme", "globex", "initech"];
 pub const CALLS: &str = "calls";
-/// The queue that workers lease from, and one that none does.
-pub const SERVED: &str = "default";
-pub const UNSERVED: &str = "unserved";
 pub const MAX_ATTEMPTS: u32 = 4;
 /// Shorter than the default, because stamps are needed for the whole wait. Reviews expire after it too.
 pub const UNCLAIMED_AFTER_MS: u64 = 1_800_000;

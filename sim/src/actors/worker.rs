@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::facts::{Grant, Key};
 use crate::net::{Call, Heard};
 use crate::runs::{MESSAGES, script};
-use crate::world::{SERVED, TENANTS, Who, World};
+use crate::world::{TENANTS, Who, World};
 
 pub const LEASES_MS: [u64; 3] = [2_000, 10_000, 60_000];
 
@@ -26,7 +26,7 @@ pub async fn work(world: Rc<World>, n: usize) {
 /// What is handed out, each with a worker of its own number.
 pub async fn lease(world: &Rc<World>, actor: &str, who: Who, max: u64) -> Vec<Session> {
     let lease_ms = *world.chance.pick(&LEASES_MS);
-    let body = json!({"queues": [SERVED], "max": max, "lease_ms": lease_ms, "worker": actor});
+    let body = json!({"queues": ["*"], "max": max, "lease_ms": lease_ms, "worker": actor});
     let heard = world.call(actor, Call::post(who, "/v1/leases", &body)).await;
     let Some(leases) = heard.json()["leases"].as_array() else { return Vec::new() };
     leases.iter().filter_map(|given| session(world, actor, who, given, lease_ms)).collect()
