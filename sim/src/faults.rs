@@ -245,6 +245,7 @@ faulty! {
     Writes trim_changes(most: usize) -> Swept;
     Writes trim_events(most: usize) -> Swept;
     Writes trim_ledger(most: usize) -> Swept;
+    Writes retain(replica: &str, most: usize) -> Swept;
     Reads effect(at: &EffectRef) -> EffectView;
     Reads operation(id: &str) -> OperationView;
     Reads operation_items(id: &str, call: ItemsCall) -> OperationItemsPage;

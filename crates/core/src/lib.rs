@@ -26,6 +26,7 @@ pub mod preflight;
 pub mod reason;
 pub mod receipt;
 pub mod redact;
+pub mod retention;
 pub mod rewrite;
 pub mod run;
 pub mod sso;

@@ -76,6 +76,11 @@ impl CounterDeltas {
         self.add(to, 1);
     }
 
+    /// Records that a run was removed. It is no change of the run, so that the change log does not name it.
+    pub fn removed(&mut self, run: &CountedRun) {
+        self.add(run, -1);
+    }
+
     fn add(&mut self, run: &CountedRun, by: i64) {
         *self.counts.entry(run.key.clone()).or_default() += by;
         if let Some(pattern) = run.open_pattern {

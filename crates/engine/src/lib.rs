@@ -21,6 +21,7 @@ pub mod operations;
 pub mod patterns;
 pub mod policies;
 pub mod ports;
+pub mod retention;
 pub mod runs;
 pub mod services;
 pub mod store;

@@ -38,7 +38,7 @@ use crate::operations::{make, steer, work};
 use crate::ports::backend::{Backend, Owner, Reads, Route};
 use crate::triage::{plans, reviews};
 use crate::tx::Tx;
-use crate::{breakers, freeze, patterns, sweeps, triage};
+use crate::{breakers, freeze, patterns, retention, sweeps, triage};
 
 #[async_trait]
 pub trait Store: Reads {
@@ -114,6 +114,8 @@ pub trait Store: Reads {
     async fn trim_events(&self, most: usize) -> Result<Swept>;
     /// Deletes unused ledger entries whose run is gone.
     async fn trim_ledger(&self, most: usize) -> Result<Swept>;
+    /// Removes ended runs and payloads whose time is over, at most `most`, if this replica owns retention.
+    async fn retain(&self, replica: &str, most: usize) -> Result<Swept>;
 
     // Reads beside those of [`Reads`].
 
@@ -393,6 +395,10 @@ impl<B: Backend> Store for B {
 
     async fn trim_ledger(&self, most: usize) -> Result<Swept> {
         self.submit(Route::system(), move |tx| effects::trim(tx, most)).await
+    }
+
+    async fn retain(&self, replica: &str, most: usize) -> Result<Swept> {
+        retention::round(self, replica, most).await
     }
 
     async fn effect(&self, at: &EffectRef) -> Result<EffectView> {

@@ -4,7 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    BreakerLayer, Budgets, DetectLayer, Limits, PayloadShape, Preflight, RedactLayer, ReplayApproval, StrategiesLayer,
+    BreakerLayer, Budgets, DetectLayer, Limits, PayloadShape, Preflight, RedactLayer, ReplayApproval, RetentionLayer,
+    StrategiesLayer,
 };
 use crate::ids::QueueName;
 use crate::reason::REASON_MAX_BYTES;
@@ -86,6 +87,9 @@ pub struct PolicyLayer {
     /// What is masked in payloads, headers and outputs before they are stored: a section of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redact: Option<RedactLayer>,
+    /// How long ended runs and their payloads are kept: a section of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention: Option<RetentionLayer>,
 }
 
 pub const LEASE_MS_MIN: u64 = 500;
@@ -129,6 +133,7 @@ impl PolicyLayer {
         self.breaker.as_ref().map_or(Ok(()), BreakerLayer::check)?;
         self.limits.as_ref().map_or(Ok(()), Limits::check)?;
         self.redact.as_ref().map_or(Ok(()), RedactLayer::check)?;
+        self.retention.as_ref().map_or(Ok(()), RetentionLayer::check)?;
         within("approval_expires_ms", self.approval_expires_ms, SECOND_MS, bounds::SPAN_MS_MAX)?;
         let Some(schedule) = &self.schedule_ms else { return Ok(()) };
         within("schedule_ms", u64::try_from(schedule.len()).ok(), 1, SCHEDULE_ENTRIES_MAX as u64)?;

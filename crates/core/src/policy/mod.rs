@@ -14,6 +14,6 @@ pub use layer::{BadSetting, LEASE_MS_DEFAULT, LEASE_MS_MAX, LEASE_MS_MIN, Policy
 pub use redact::{RedactLayer, RedactMode};
 pub use resolved::{Agents, Policies, Policy, TenantPolicy};
 pub use sections::{
-    BreakerLayer, BreakerSettings, Budgets, Limits, PayloadFormat, PayloadShape, Preflight, StrategiesLayer,
-    StrategyLayer, Towards,
+    BreakerLayer, BreakerSettings, Budgets, Limits, PayloadFormat, PayloadShape, Preflight, Retention, RetentionLayer,
+    StrategiesLayer, StrategyLayer, Towards,
 };

@@ -373,6 +373,58 @@ impl Limits {
     }
 }
 
+/// The longest time that ended runs can be kept: a hundred years.
+const DAYS_MAX: u32 = 36_500;
+
+/// One layer's retention, in days from the closing or dead-lettering of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RetentionLayer {
+    /// How long closed runs are kept (1 to 36,500); 30 when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = DAYS_MAX))]
+    pub closed_days: Option<u32>,
+    /// How long unresolved dead letters are kept (1 to 36,500); 90 when absent. They are archived before they are removed,
+    /// and stay while there is no archive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = DAYS_MAX))]
+    pub dead_days: Option<u32>,
+    /// How long payloads of ended runs are kept (1 to 36,500); 30 when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = DAYS_MAX))]
+    pub payload_days: Option<u32>,
+}
+
+impl RetentionLayer {
+    pub(super) fn check(&self) -> Result<(), BadSetting> {
+        within("retention.closed_days", self.closed_days.map(u64::from), 1, DAYS_MAX.into())?;
+        within("retention.dead_days", self.dead_days.map(u64::from), 1, DAYS_MAX.into())?;
+        within("retention.payload_days", self.payload_days.map(u64::from), 1, DAYS_MAX.into())
+    }
+}
+
+/// How long ended runs are kept, all layers resolved, in days.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Retention {
+    pub closed_days: u32,
+    pub dead_days: u32,
+    pub payload_days: u32,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self { closed_days: 30, dead_days: 90, payload_days: 30 }
+    }
+}
+
+impl Retention {
+    pub(super) fn lay(&mut self, layer: &RetentionLayer) {
+        self.closed_days = layer.closed_days.unwrap_or(self.closed_days);
+        self.dead_days = layer.dead_days.unwrap_or(self.dead_days);
+        self.payload_days = layer.payload_days.unwrap_or(self.payload_days);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::bounds;
 use crate::breaker::BreakerStateName;
 use crate::ids::{QueueName, RunId, Tenant};
-use crate::policy::{PolicyLayer, RetryBy};
+use crate::policy::{PolicyLayer, Retention, RetryBy};
 use crate::reason::Reason;
 use crate::run::StateName;
 use crate::text::{Label, Text};
@@ -57,6 +57,12 @@ pub struct QueueView {
     pub dead: u64,
     pub scheduled: u64,
     pub running: u64,
+    /// How long its ended runs are kept, for tenants without settings of their own.
+    #[serde(default)]
+    pub retention: Retention,
+    /// When the next of its ended runs is removed; only for a single queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_removal_at: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -289,6 +295,23 @@ pub struct HealthAnswer {
     /// Scheduled backups of this server: only for keys that span tenants, and only where they are configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backup: Option<BackupHealth>,
+    /// What retention is about to do with dead letters.
+    #[serde(default)]
+    pub retention: RetentionHealth,
+}
+
+/// What retention is about to do with unresolved dead letters. Counted every few minutes, up to 10,000 per queue and tenant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct RetentionHealth {
+    /// Dead letters are archived and then removed. Without an archive they are never removed.
+    pub archive: bool,
+    /// Dead letters that will be removed within seven days.
+    pub removed_soon: u64,
+    /// When the first of them will be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_removal_at: Option<Timestamp>,
+    /// Dead letters older than `dead_days`, which stay because there is no archive.
+    pub kept_without_archive: u64,
 }
 
 impl HealthAnswer {

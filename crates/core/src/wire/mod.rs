@@ -17,8 +17,8 @@ use serde_json::{Map, Value};
 pub use admin::{
     BackupHealth, BreakerAction, BreakerEntry, BreakerRequest, BreakerScope, BreakerView, BreakersAnswer, ChangeEntry,
     ChangesAnswer, ClockJump, CreateKey, CreatedKey, HealthAnswer, KeyView, KeysAnswer, LimitsAnswer, QueueAlert,
-    QueueSettings, QueueView, QueuesAnswer, Role, StatsAnswer, StatsPoint, StoreFreeze, StoreReleaseAnswer,
-    StoreReleaseRequest, TenantBreaker, TenantHealth, TenantLimits, TenantView, TenantsAnswer,
+    QueueSettings, QueueView, QueuesAnswer, RetentionHealth, Role, StatsAnswer, StatsPoint, StoreFreeze,
+    StoreReleaseAnswer, StoreReleaseRequest, TenantBreaker, TenantHealth, TenantLimits, TenantView, TenantsAnswer,
 };
 pub use operations::{
     Canary, CanaryState, CanaryView, ItemOutcome, Joined, NamedRun, OneOrMany, OperationAction, OperationFilter,
@@ -34,8 +34,9 @@ pub use report::{
     Usage, Versions,
 };
 pub use runs::{
-    AttemptView, DlqAnswer, DlqMessage, DlqStatus, EffectOutcome, EffectView, FailureAnswer, HistoryEntry, PatternRef,
-    ReconcileRequest, RunBody, RunDetail, RunSummary, RunsPage, Sort, StateAnswer, StepView,
+    AttemptView, DlqAnswer, DlqMessage, DlqStatus, EffectOutcome, EffectView, FailureAnswer, HistoryEntry,
+    NotReplayableBecause, PatternRef, ReconcileRequest, RunBody, RunDetail, RunSummary, RunsPage, Sort, StateAnswer,
+    StepView,
 };
 pub use triage::{
     ApproveRequest, AssignRequest, DeferRequest, Duplicate, DuplicatesAnswer, Fix, Likeness, MergeRequest, PlanAnswer,

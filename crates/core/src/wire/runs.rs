@@ -11,6 +11,7 @@ use crate::ids::{IdempotencyKey, OrderKey, QueueName, RunId, StepKey, Tenant};
 use crate::ledger::VersionChange;
 use crate::reason::{Category, Reason};
 use crate::redact::RedactedPart;
+use crate::retention::RunRetention;
 use crate::run::StateName;
 use crate::text::{Label, Text};
 use crate::time::{ClientTime, Timestamp};
@@ -170,6 +171,18 @@ impl<'de> Deserialize<'de> for RunDetail {
     }
 }
 
+words! {
+    /// Why a run cannot be replayed with the payload that it had.
+    pub enum NotReplayableBecause {
+        /// The payload was too large to send and was never stored.
+        PayloadOmitted = "payload_omitted",
+        /// Values in the payload were masked before it was stored.
+        PayloadMasked = "payload_masked",
+        /// Retention has deleted the payload.
+        PayloadExpired = "payload_expired",
+    }
+}
+
 /// What lists leave out.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct RunBody {
@@ -208,6 +221,12 @@ pub struct RunBody {
     pub verdict: Option<Verdict>,
     pub links: Links,
     pub replayable: bool,
+    /// Why it is not replayable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_replayable_because: Option<NotReplayableBecause>,
+    /// Closed or dead: when it and its payload are removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention: Option<RunRetention>,
     /// What to know before acting: what the matching rule says, then what the queue says.
     pub instructions: Option<String>,
     /// The runbook: the matching rule's, otherwise the queue's.

@@ -9,6 +9,7 @@ use redrive_core::ids::{OrderKey, QueueName, RunId, Tenant};
 use redrive_core::ledger::EntryState;
 use redrive_core::money::Spend;
 use redrive_core::pattern::Fingerprint;
+use redrive_core::retention::EndedAs;
 use redrive_core::strategy::Failure;
 use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
@@ -47,6 +48,7 @@ pub trait Rows:
     + BreakerRows
     + ReviewRows
     + OperationRows
+    + RetentionRows
     + EngineRows
 {
 }
@@ -61,6 +63,7 @@ impl<T> Rows for T where
         + BreakerRows
         + ReviewRows
         + OperationRows
+        + RetentionRows
         + EngineRows
 {
 }
@@ -367,7 +370,73 @@ pub trait OperationRows {
     fn runs_of_pattern(&mut self, pattern: i64, after: i64, most: u64) -> Result<Vec<NamedRun>>;
 }
 
-/// Stamps and absences, retention, keys, and counters.
+/// Ended runs of a queue and tenant, from one end on up to another.
+#[derive(Debug, Clone, Copy)]
+pub struct EndedScan {
+    pub queue: i64,
+    pub tenant: i64,
+    pub ended_as: EndedAs,
+    /// The end and number of the last run that is not wanted.
+    pub after: (i64, i64),
+    /// The last end that is wanted.
+    pub by: Timestamp,
+}
+
+/// What health says of the dead letters of a queue and tenant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RetentionNotice {
+    /// Dead letters that will be removed within seven days.
+    pub due_soon: u64,
+    /// When the first of them will be.
+    pub first_at: Option<Timestamp>,
+    /// Dead letters whose time is over, and that stay because there is no archive.
+    pub kept: u64,
+}
+
+/// Rows that are deleted by their age.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OldRows {
+    /// Roll-ups of hours before then.
+    Hours,
+    /// Operations that ended before then, and previews that were made before then and never started; with their items.
+    Operations,
+    /// Keys that were revoked or expired before then.
+    Keys,
+    /// Rows that were set aside before then.
+    SetAside,
+}
+
+/// Ended runs and their removal.
+pub trait RetentionRows {
+    /// Makes a replica the owner of retention until a time. Returns the stored position, or none while another replica owns it.
+    fn claim_retention(&mut self, replica: &str, now: Timestamp, until: Timestamp) -> Result<Option<String>>;
+    /// Stores the position. False if the replica does not own retention any more.
+    fn hold_retention(&mut self, replica: &str, position: &str, until: Timestamp) -> Result<bool>;
+    /// The next (queue, tenant) after `at` that has ended runs or a notice.
+    fn next_ended(&mut self, at: (i64, i64)) -> Result<Option<(i64, i64)>>;
+    /// Ended runs with the time of their end, oldest first.
+    fn ended_runs(&mut self, scan: &EndedScan, most: usize) -> Result<Vec<(Timestamp, i64)>>;
+    /// How many ended runs there are, up to `most`, and when the first of them ended.
+    fn count_ended(&mut self, scan: &EndedScan, most: u64) -> Result<(u64, Option<Timestamp>)>;
+    fn retention_notice(&mut self, place: (i64, i64)) -> Result<Option<RetentionNotice>>;
+    fn put_retention_notice(&mut self, place: (i64, i64), notice: Option<&RetentionNotice>) -> Result<()>;
+    /// Locks runs until the commit.
+    fn lock_ended(&mut self, runs: &[i64]) -> Result<()>;
+    /// Those of the runs that belong to an operation that has not ended.
+    fn in_open_operations(&mut self, runs: &[i64]) -> Result<HashSet<i64>>;
+    /// Runs that are merged into a run.
+    fn parts_of_run(&mut self, tenant: i64, run_id: &RunId, most: usize) -> Result<Vec<i64>>;
+    /// Deletes runs with all that belongs to them. Their ledger entries stay.
+    fn remove_runs(&mut self, runs: &[i64]) -> Result<()>;
+    /// Deletes the payloads of runs: every revision, what attempts were sent, and the patches between them.
+    fn remove_payloads(&mut self, runs: &[i64]) -> Result<()>;
+    /// Deletes the oldest of these rows; returns how many.
+    fn trim_old(&mut self, of: OldRows, before: Timestamp, most: usize) -> Result<usize>;
+    /// Returns free pages to the file system, where much of the file is free. True if there are more.
+    fn release_pages(&mut self, most: usize) -> Result<bool>;
+}
+
+/// Stamps and absences, trims, keys, and counters.
 pub trait EngineRows {
     /// The last stamp of any server, or the end of the last absence.
     fn last_seen(&mut self) -> Result<Option<Timestamp>>;

@@ -24,6 +24,7 @@ pub fn keep_revision(tx: &mut Tx<'_>, row: &mut RunRow, fix: &FixedPayload, acto
     };
     tx.rows.insert_revision(&made, tx.now)?;
     row.payload_bytes = Some(fix.payload.bytes());
+    row.payload_expired = false;
     Ok(())
 }
 

@@ -67,6 +67,20 @@ pub(crate) async fn health(args: HealthArgs, out: &mut Printer) -> anyhow::Resul
     if let Some(error) = health.backup.as_ref().filter(|backup| backup.backup_failed).and_then(|it| it.error.as_ref()) {
         out.line(escape::line(&format!("the scheduled backup failed: {error}")))?;
     }
+    let retention = &health.retention;
+    if let Some(first) = retention.first_removal_at.filter(|_| retention.removed_soon > 0) {
+        out.line(format_args!(
+            "{} dead letters will be archived and removed, the first {}",
+            retention.removed_soon,
+            relative(first, health.now)
+        ))?;
+    }
+    if retention.kept_without_archive > 0 {
+        out.line(format_args!(
+            "{} dead letters are past dead_days. They stay until somebody resolves them, because there is no archive",
+            retention.kept_without_archive
+        ))?;
+    }
     if health.set_aside > 0 {
         out.line(format_args!(
             "{} rows set aside: a service could not read them (see table set_aside and the server's log)",

@@ -119,7 +119,7 @@ codes! {
     ApprovalNeeded = "approval_needed", CONFLICT, "Approval required",
         "Reassigning this run would bypass an approval. Replay it with `queue` or `agent` instead, which requests the approval.";
     NotReplayable = "not_replayable", CONFLICT, "Payload not stored",
-        "The payload was too large to send, or values in it were masked before it was stored, so there is nothing to hand to a worker. Give a whole payload with a fix, or start the work again at its source.";
+        "The payload was too large to send, its retention is over, or values in it were masked before it was stored, so there is nothing to hand to a worker. Give a whole payload with a fix, or start the work again at its source.";
     PlanChanged = "plan_changed", CONFLICT, "The plan has changed",
         "The reviewed plan is out of date. `plan_hash` is the hash of the current plan: review it, then send that hash.";
     ReviewExpired = "review_expired", CONFLICT, "The approval request has expired",

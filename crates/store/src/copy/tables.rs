@@ -52,6 +52,8 @@ pub(super) const TABLES: &[CopiedTable] = &[
     table("stamps", &["replica"]),
     table("absences", &["since"]),
     table("store_freeze", ID),
+    table("retention_progress", ID),
+    table("retention_notices", &["queue", "tenant"]),
 ];
 
 /// SQLite's triggers fill these when runs are copied.

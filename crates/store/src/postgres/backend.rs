@@ -240,7 +240,7 @@ impl Reads for PgStore {
 
     async fn run_pages(&self, at: &RunRef, call: DetailCall) -> Result<RunDetail> {
         let at = at.clone();
-        read!(self, snapshot => detail::run_detail(&snapshot, &at, &call))
+        read!(self, snapshot => detail::run_detail(&snapshot, &at, &call, &self.shared.policies))
     }
 
     async fn was_worked_on_by(&self, at: &RunRef, key: KeyMark) -> Result<bool> {
@@ -283,7 +283,7 @@ impl Reads for PgStore {
 
     async fn health(&self, scope: &TenantScope) -> Result<HealthAnswer> {
         let (scope, now) = (scope.clone(), self.shared.time.now());
-        read!(self, snapshot => figures::health(&snapshot, &scope, now))
+        read!(self, snapshot => figures::health(&snapshot, &scope, self.shared.policies.has_archive, now))
     }
 
     async fn standing(&self, scope: &TenantScope) -> Result<StateCounts> {
@@ -303,12 +303,12 @@ impl Reads for PgStore {
     }
 
     async fn queues(&self, limit: u32, cursor: Option<String>) -> Result<QueuesAnswer> {
-        read!(self, snapshot => queues::list_queues(&snapshot, limit, cursor.as_deref()))
+        read!(self, snapshot => queues::list_queues(&snapshot, limit, cursor.as_deref(), &self.shared.policies))
     }
 
     async fn queue(&self, name: &QueueName) -> Result<QueueView> {
         let name = name.clone();
-        read!(self, snapshot => queues::one_queue(&snapshot, &name))
+        read!(self, snapshot => queues::one_queue(&snapshot, &name, &self.shared.policies))
     }
 
     async fn keys(&self) -> Result<Vec<KeyRecord>> {

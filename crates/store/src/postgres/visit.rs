@@ -146,7 +146,7 @@ impl Visit {
 
     pub fn health(&mut self) -> Result<HealthAnswer> {
         let now = self.now()?;
-        self.connection.wait(figures::health(&self.connection.session.snapshot(), &TenantScope::All, now))
+        self.connection.wait(figures::health(&self.connection.session.snapshot(), &TenantScope::All, false, now))
     }
 
     /// A server's last stamp.

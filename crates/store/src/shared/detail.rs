@@ -5,13 +5,17 @@ use std::collections::BTreeSet;
 use redrive_core::ids::OrderKey;
 use redrive_core::ledger::versions_changed;
 use redrive_core::lifecycle::Outcome;
+use redrive_core::policy::Policies;
+use redrive_core::retention::{EndedAs, RunRetention};
 use redrive_core::run::StateName;
 use redrive_core::time::Timestamp;
 use redrive_core::verdict::Verdict;
-use redrive_core::wire::{HistoryEntry, QueueSettings, RawJson, ReviewView, RunBody, RunDetail, RunSummary, Versions};
+use redrive_core::wire::{
+    HistoryEntry, NotReplayableBecause, QueueSettings, RawJson, ReviewView, RunBody, RunDetail, RunSummary, Versions,
+};
 
 use super::attempts::{EndedAttempt, ended_attempts, under_way};
-use super::columns::{Columns, json, number, owned, packed_json_or_none, parsed_or_none, text, time};
+use super::columns::{Columns, json, number, owned, packed_json_or_none, parsed_or_none, text, time, time_or_none};
 use super::history::history_of;
 use super::lookup::run_number;
 use super::pages::{Before, BodyPage, Next, sized};
@@ -26,12 +30,25 @@ use redrive_engine::names::versions::KINDS_MAX;
 use redrive_engine::runs::document::{ReviewDocument, RunDocument};
 use redrive_engine::runs::payload::StoredPayload;
 
-pub(crate) async fn run_detail(reader: &impl StoreReader, at: &RunRef, call: &DetailCall) -> Result<RunDetail> {
+pub(crate) async fn run_detail(
+    reader: &impl StoreReader,
+    at: &RunRef,
+    call: &DetailCall,
+    policies: &Policies,
+) -> Result<RunDetail> {
     let run = run_number(reader, at).await?;
     let summary = summary(reader, run).await?;
     let parts = read_parts(reader, run, at, &summary, &Before::of(call, at)?).await?;
-    let body = body(&summary, parts)?;
+    let retention = retention(&summary, &parts.inner, policies);
+    let body = RunBody { retention, ..body(&summary, parts)? };
     Ok(RunDetail { summary, body })
+}
+
+/// When the run and its payload go; none while it is open.
+fn retention(summary: &RunSummary, inner: &InnerColumns, policies: &Policies) -> Option<RunRetention> {
+    let ended_as = EndedAs::of(summary.state, inner.life.payload_expired)?;
+    let policy = policies.retention_of(&inner.settings.policy, Some(&summary.tenant));
+    Some(policy.of_run(ended_as, inner.ended_at?, policies.has_archive))
 }
 
 async fn read_parts(
@@ -102,9 +119,10 @@ struct InnerColumns {
     order_key: Option<OrderKey>,
     life: RunDocument,
     settings: QueueSettings,
+    ended_at: Option<Timestamp>,
 }
 
-const INNER: &str = "SELECT runs.order_key, runs.life, queues.settings, runs.tenant \
+const INNER: &str = "SELECT runs.order_key, runs.life, queues.settings, runs.tenant, runs.ended_at \
      FROM runs JOIN queues ON queues.id = runs.queue WHERE runs.id = $1";
 
 impl InnerColumns {
@@ -114,6 +132,7 @@ impl InnerColumns {
             order_key: parsed_or_none(row, 0, "order_key")?,
             life: json(text(row, 1)?, "life")?,
             settings: json(text(row, 2)?, "queue settings")?,
+            ended_at: time_or_none(row, 4)?,
         })
     }
 
@@ -150,6 +169,12 @@ fn body(summary: &RunSummary, parts: DetailParts) -> Result<RunBody> {
         inner, payload, ended, verdict, output, history, review, changed, entries, recorded, newest, ..
     } = parts;
     let about = payload.about.clone();
+    let because = match (inner.life.payload_expired, about.payload_omitted.is_some()) {
+        (true, _) => NotReplayableBecause::PayloadExpired,
+        (false, true) => NotReplayableBecause::PayloadOmitted,
+        (false, false) => NotReplayableBecause::PayloadMasked,
+    };
+    let not_replayable_because = inner.life.not_replayable.then_some(because);
     let (payload, payload_base64) = payload.into_wire()?;
     let mut attempts: Vec<_> = ended.into_iter().map(EndedAttempt::into_view).collect();
     attempts.extend(under_way(summary, &inner.life).filter(|_| parts.from_the_newest));
@@ -179,6 +204,8 @@ fn body(summary: &RunSummary, parts: DetailParts) -> Result<RunBody> {
         verdict,
         links: about.links,
         replayable: !inner.life.not_replayable,
+        not_replayable_because,
+        retention: None,
         instructions: inner.settings.instructions,
         runbook: inner.settings.runbook,
         review,

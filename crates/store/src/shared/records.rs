@@ -39,9 +39,10 @@ pub(crate) trait FromRow: Sized {
 
 /// The columns of a run, in the order in which [`RunRow`] takes them.
 pub(crate) const RUN_COLUMNS: &str = "id, tenant, queue, run_id, state, detail, due, wake, attempt, revision, reason, \
-     category, pattern, deferred_until, held_by, merged_into, replays, life, model, provider, tool, step, environment";
+     category, pattern, deferred_until, held_by, merged_into, replays, life, model, provider, tool, step, environment, \
+     ended_at";
 /// Other columns of a statement come after these.
-pub(crate) const RUN_COLUMN_COUNT: usize = 23;
+pub(crate) const RUN_COLUMN_COUNT: usize = 24;
 
 /// Reads a row of `runs` whose first column is its number. A column that can't be read makes the row corrupt.
 pub(crate) fn read_run<R: Columns, T>(row: &R, read: impl FnOnce(&R) -> Result<T>) -> Result<T> {
@@ -93,6 +94,8 @@ fn read_run_columns(row: &impl Columns) -> Result<RunRow> {
         step_bytes: life.step_bytes,
         lease_secret: life.lease_secret,
         step_count: life.step_count,
+        ended_at: time_or_none(row, 23)?,
+        payload_expired: life.payload_expired,
     })
 }
 

@@ -219,8 +219,8 @@ impl Reads for SqliteStore {
     }
 
     async fn run_pages(&self, at: &RunRef, call: DetailCall) -> Result<RunDetail> {
-        let at = at.clone();
-        self.read_for(&at.tenant.clone(), move |conn| ready(detail::run_detail(conn, &at, &call))).await
+        let (at, policies) = (at.clone(), self.policies.clone());
+        self.read_for(&at.tenant.clone(), move |conn| ready(detail::run_detail(conn, &at, &call, &policies))).await
     }
 
     async fn was_worked_on_by(&self, at: &RunRef, key: KeyMark) -> Result<bool> {
@@ -262,8 +262,8 @@ impl Reads for SqliteStore {
     }
 
     async fn health(&self, scope: &TenantScope) -> Result<HealthAnswer> {
-        let (scope, now) = (scope.clone(), self.clock.now());
-        let health = self.read_for(&scope.clone(), move |conn| ready(figures::health(conn, &scope, now))).await?;
+        let (of, now, has_archive) = (scope.clone(), self.clock.now(), self.policies.has_archive);
+        let health = self.read_for(scope, move |conn| ready(figures::health(conn, &of, has_archive, now))).await?;
         Ok(health.with_clock(self.clock.jump()))
     }
 
@@ -283,12 +283,14 @@ impl Reads for SqliteStore {
     }
 
     async fn queues(&self, limit: u32, cursor: Option<String>) -> Result<QueuesAnswer> {
-        self.read(move |conn| ready(queues::list_queues(conn, limit, cursor.as_deref()))).await
+        let policies = self.policies.clone();
+        self.read(move |conn| ready(queues::list_queues(conn, limit, cursor.as_deref(), &policies))).await
     }
 
     async fn queue(&self, name: &QueueName) -> Result<QueueView> {
         let name = name.clone();
-        self.read(move |conn| ready(queues::one_queue(conn, &name))).await
+        let policies = self.policies.clone();
+        self.read(move |conn| ready(queues::one_queue(conn, &name, &policies))).await
     }
 
     async fn keys(&self) -> Result<Vec<KeyRecord>> {

@@ -112,7 +112,7 @@ impl Visit {
     }
 
     pub fn health(&self) -> Result<HealthAnswer> {
-        ready(figures::health(&self.conn, &TenantScope::All, self.now()))
+        ready(figures::health(&self.conn, &TenantScope::All, false, self.now()))
     }
 
     /// A server's last stamp.

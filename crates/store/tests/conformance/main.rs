@@ -27,6 +27,7 @@ mod reads;
 mod reconciling;
 mod reports;
 mod restored;
+mod retention;
 mod reviews;
 mod sent;
 mod starts;
@@ -334,6 +335,18 @@ macro_rules! every_case {
             corrupt_rows::a_corrupt_offer_goes_to_another_run,
             corrupt_rows::operation_skips_corrupt_rows,
             corrupt_rows::a_repaired_row_comes_back,
+            retention::closed_runs_go_with_all_that_belongs_to_them,
+            retention::reports_and_patterns_keep_their_counts,
+            retention::a_report_after_the_removal_is_a_new_run,
+            retention::dead_letters_stay_without_an_archive_and_health_says_so,
+            retention::payloads_go_first_and_a_new_one_replays,
+            retention::open_runs_are_never_removed,
+            retention::each_layer_has_its_days_and_changes_hold_at_once,
+            retention::merged_runs_go_with_their_target,
+            retention::runs_of_an_open_operation_stay,
+            retention::the_ledger_outlives_its_run,
+            retention::old_keys_hours_and_positions_are_bounded,
+            retention::one_replica_at_a_time_removes,
             reads::counts_follow_every_move,
             reads::a_scope_sees_only_its_own,
             reads::colliding_names_of_two_tenants_stay_apart,

@@ -19,7 +19,7 @@ use redrive_engine::{
 };
 use redrive_store::postgres::PgStore;
 use redrive_store::sqlite::SqliteStore;
-use redrive_store::{postgres, sqlite};
+use redrive_store::{Miscounted, postgres, sqlite};
 use sha2::{Digest as _, Sha256};
 
 pub const NOON: i64 = 1_800_000_000_000;
@@ -146,6 +146,32 @@ impl World {
     /// What an administrator reads beside the store.
     pub fn sql(&self, sql: &str) -> String {
         private_postgres::sql(self.url(), sql).unwrap()
+    }
+
+    /// A number that an administrator reads beside the store.
+    pub fn number(&self, sql: &str) -> i64 {
+        match &self.place {
+            Place::Database(_) => self.sql(sql).trim().parse().unwrap(),
+            Place::Folder(folder) => {
+                let conn = rusqlite::Connection::open(folder.path().join("data/redrive.db")).unwrap();
+                conn.query_row(sql, [], |row| row.get(0)).unwrap()
+            }
+        }
+    }
+
+    /// Counters that differ from a recount.
+    pub async fn miscounted(&self) -> Miscounted {
+        match &self.place {
+            Place::Folder(folder) => {
+                let visit = sqlite::Visit::open(&folder.path().join("data"), self.clock.clone()).unwrap();
+                visit.miscounted().unwrap()
+            }
+            Place::Database(database) => {
+                let url = database.url().to_owned();
+                let visit = move || postgres::Visit::open(&url).unwrap().miscounted().unwrap();
+                tokio::task::spawn_blocking(visit).await.unwrap()
+            }
+        }
     }
 
     /// Writes past the store, to damage it.

@@ -129,6 +129,9 @@ impl RunPage<'_> {
             ("pattern", run.pattern.as_ref().map(|id| format!("{id}  {}", run.template.as_deref().unwrap_or("")))),
             ("replays", (run.replays > 0).then(|| run.replays.to_string())),
             ("resumable", body.resumable.then(|| "yes".into())),
+            ("replayable", body.not_replayable_because.map(|because| format!("no: {because}"))),
+            ("payload until", body.retention.and_then(|retention| retention.payload_until).map(time)),
+            ("removed", body.retention.and_then(|retention| retention.remove_at).map(time)),
         ];
         for (name, value) in facts {
             if let Some(value) = value {

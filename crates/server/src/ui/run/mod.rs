@@ -234,6 +234,8 @@ fn facts_of(data: &RunPageData, now: Timestamp) -> Markup {
     time("Received", Some(run.received_at));
     time("Next attempt", run.next_attempt_at);
     time("Deferred until", run.deferred_until);
+    time("Payload until", body.retention.and_then(|retention| retention.payload_until));
+    time("Removed", body.retention.and_then(|retention| retention.remove_at));
     rows.push(fact(
         "Resumable",
         &html! { @if body.resumable { "yes, from its recorded steps" } @else { "no, it starts over" } },

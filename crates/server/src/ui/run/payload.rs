@@ -8,7 +8,7 @@ use maud::{Markup, html};
 use redrive_core::ids::{RunId, Tenant};
 use redrive_core::json::{At, DiffOperation, JsonKind, Tape};
 use redrive_core::redact::{Redactor, shown_json};
-use redrive_core::wire::{PayloadOmitted, RawJson};
+use redrive_core::wire::{NotReplayableBecause, PayloadOmitted, RawJson};
 
 use super::super::components::{bytes, grouped, head, isolated, pager, panel, visible};
 use super::super::layout::Tab;
@@ -69,6 +69,7 @@ pub(super) fn panel_of(data: &RunPageData) -> Markup {
     let body = &data.run.body;
     let content =
         PayloadContent::of(body.payload.as_ref(), body.payload_base64.as_deref(), body.payload_omitted.as_ref());
+    let expired = body.not_replayable_because == Some(NotReplayableBecause::PayloadExpired);
     let page = format!("{}/payload", data.at());
     let size = content.bytes().len();
     let end = html! {
@@ -82,6 +83,8 @@ pub(super) fn panel_of(data: &RunPageData) -> Markup {
         PayloadContent::Bytes(all) => (hex(all, 0, 512)),
         PayloadContent::Omitted(omitted) => p.muted { "Not stored, because it was too large to send: " (bytes(omitted.bytes))
             ", SHA-256 " code { (visible(omitted.sha256.as_str())) } ". The run can’t be replayed." },
+        PayloadContent::Nothing if expired => p.muted {
+            "Deleted, because its retention is over. The run can be replayed with a new payload only." },
         PayloadContent::Nothing => p.muted { "No payload was sent." },
     } @if !body.redacted.is_empty() {
         p.muted { "Masked before it was stored:"

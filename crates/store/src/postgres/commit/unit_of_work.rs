@@ -183,6 +183,18 @@ impl UnitOfWork {
         })
     }
 
+    /// Forgets runs whose rows were deleted.
+    pub(crate) fn forget_runs(&mut self, runs: &[i64]) {
+        for run in runs {
+            if let Some(removed) = self.runs.remove(run) {
+                self.named.insert((removed.row.tenant, removed.row.run_id.clone()), None);
+            }
+            self.unlocked.remove(run);
+            self.last_failures.remove(run);
+        }
+        self.attempts.retain(|(run, _), _| !runs.contains(run));
+    }
+
     pub(crate) fn row(&self, run: i64) -> Option<RunRow> {
         self.runs.get(&run).map(|kept| kept.row.clone())
     }

@@ -5,6 +5,7 @@
 use std::sync::LazyLock;
 
 use redrive_core::lifecycle::Outcome;
+use redrive_core::retention::EndedAs;
 use redrive_core::run::StateName;
 use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
@@ -18,7 +19,7 @@ use crate::postgres::connection::PgSession;
 use crate::postgres::rows::PgRows;
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::runs::document::{StateColumns, position};
-use redrive_engine::runs::run_row::key_hash;
+use redrive_engine::runs::run_row::{RunRow, key_hash};
 
 /// The values of one column, one of each row.
 pub(crate) type ColumnValues<'a> = Box<dyn ToSql + Sync + 'a>;
@@ -230,8 +231,13 @@ fn said(label: &Option<Label>) -> Option<&[u8]> {
     label.as_ref().map(|label| label.as_str().as_bytes())
 }
 
+/// Written where the time of the end is.
+fn ended_as(row: &RunRow) -> Option<i64> {
+    row.ended_as().map(|ended_as| position(EndedAs::ALL, &ended_as))
+}
+
 /// The columns of a new run and their types.
-const NEW_RUN_COLUMNS: [(&str, &str); 34] = [
+const NEW_RUN_COLUMNS: [(&str, &str); 36] = [
     ("id", "bigint"),
     ("tenant", "bigint"),
     ("queue", "bigint"),
@@ -266,6 +272,8 @@ const NEW_RUN_COLUMNS: [(&str, &str); 34] = [
     ("merged_into", "text"),
     ("assigned_to", "bytea"),
     ("unleasable", "bigint"),
+    ("ended_at", "bigint"),
+    ("ended_as", "bigint"),
 ];
 static INSERT_RUNS: LazyLock<String> = LazyLock::new(|| {
     let names: Vec<&str> = NEW_RUN_COLUMNS.iter().map(|(name, _)| *name).collect();
@@ -309,6 +317,8 @@ fn insert_runs<'a>(new: &'a [RunWrite<'a>]) -> Write<'a> {
         column(new, |RunWrite { state, .. }| state.merged_into.as_ref().map(|into| into.as_str())),
         column(new, |RunWrite { run, .. }| said(&run.assigned_to)),
         column(new, |RunWrite { state, .. }| state.unleasable.then_some(1_i64)),
+        column(new, |RunWrite { run, .. }| run.row.ended_at.map(Timestamp::as_millis)),
+        column(new, |RunWrite { run, .. }| ended_as(&run.row)),
     ];
     Write::new(&INSERT_RUNS, columns)
 }
@@ -319,7 +329,7 @@ const UPDATE_RUNS: &str = "UPDATE runs SET queue = new.queue, state = new.state,
          deferred_until = new.deferred_until, agent = new.agent, model = new.model, provider = new.provider,
          tool = new.tool, step = new.step, held_by = new.held_by, merged_into = new.merged_into, replays = new.replays,
          life = new.life, assigned_to = new.assigned_to, unleasable = new.unleasable,
-         lease_request = new.lease_request
+         lease_request = new.lease_request, ended_at = new.ended_at, ended_as = new.ended_as
      FROM (SELECT unnest($1::bigint[]) AS id, unnest($2::bigint[]) AS queue, unnest($3::bigint[]) AS state,
          unnest($4::bigint[]) AS detail, unnest($5::bigint[]) AS due, unnest($6::bigint[]) AS wake,
          unnest($7::bigint[]) AS attempt, unnest($8::bigint[]) AS revision, unnest($9::text[]) AS reason,
@@ -328,7 +338,8 @@ const UPDATE_RUNS: &str = "UPDATE runs SET queue = new.queue, state = new.state,
          unnest($16::bytea[]) AS model, unnest($17::bytea[]) AS provider, unnest($18::bytea[]) AS tool,
          unnest($19::bytea[]) AS step, unnest($20::bytea[]) AS held_by, unnest($21::text[]) AS merged_into,
          unnest($22::bigint[]) AS replays, unnest($23::bytea[]) AS life, unnest($24::bytea[]) AS assigned_to,
-         unnest($25::bigint[]) AS unleasable, unnest($26::text[]) AS lease_request) AS new
+         unnest($25::bigint[]) AS unleasable, unnest($26::text[]) AS lease_request,
+         unnest($27::bigint[]) AS ended_at, unnest($28::bigint[]) AS ended_as) AS new
      WHERE runs.id = new.id";
 
 fn update_runs<'a>(known: &'a [RunWrite<'a>]) -> Write<'a> {
@@ -359,6 +370,8 @@ fn update_runs<'a>(known: &'a [RunWrite<'a>]) -> Write<'a> {
         column(known, |RunWrite { run, .. }| said(&run.assigned_to)),
         column(known, |RunWrite { state, .. }| state.unleasable.then_some(1_i64)),
         column(known, |RunWrite { run, .. }| run.row.request()),
+        column(known, |RunWrite { run, .. }| run.row.ended_at.map(Timestamp::as_millis)),
+        column(known, |RunWrite { run, .. }| ended_as(&run.row)),
     ];
     Write::new(UPDATE_RUNS, columns)
 }

@@ -7,6 +7,7 @@ pub(crate) mod engine;
 pub(crate) mod ledger;
 pub(crate) mod operations;
 pub(crate) mod patterns;
+pub(crate) mod retention;
 pub(crate) mod reviews;
 pub(crate) mod runs;
 pub(crate) mod waiting;

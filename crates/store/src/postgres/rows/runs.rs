@@ -159,9 +159,13 @@ impl RunRows for PgRows<'_> {
         Ok(())
     }
 
-    fn update_run(&mut self, row: &RunRow, _: ChangedColumns, now: Timestamp) -> Result<()> {
+    fn update_run(&mut self, row: &RunRow, changed: ChangedColumns, now: Timestamp) -> Result<()> {
         self.change(row.id, |kept| {
-            kept.row = row.clone();
+            let ended_at = match changed {
+                ChangedColumns::RunDocument => kept.row.ended_at,
+                ChangedColumns::ByMove | ChangedColumns::ByFailure => row.ended_at,
+            };
+            kept.row = RunRow { ended_at, ..row.clone() };
             kept.updated_at = now;
         })
     }

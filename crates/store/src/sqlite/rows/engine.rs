@@ -2,10 +2,11 @@
 
 use redrive_core::absence::Absence;
 use redrive_core::money::{Spend, Usd};
-use redrive_core::time::{DAY_MS, Timestamp};
+use redrive_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::shared::freeze;
+use crate::shared::hours::SPEND_KEPT_MS;
 use crate::sqlite::rows::SqliteRows;
 use crate::sqlite::rows::keys;
 use crate::sqlite::rows::patterns::{PatternClocks, PatternFailures};
@@ -14,9 +15,6 @@ use redrive_engine::counters::{CountKey, CounterDeltas, HourCounts, HourKey, Pat
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::model::{KeyRecord, Swept};
 use redrive_engine::ports::rows::EngineRows;
-
-/// How long spending per day is kept.
-const DAYS_KEPT_MS: u64 = 31 * DAY_MS;
 
 impl EngineRows for SqliteRows<'_> {
     fn last_seen(&mut self) -> Result<Option<Timestamp>> {
@@ -215,7 +213,7 @@ fn fold_spend(conn: &Connection, spend: Map<i64, Spend>, now: Timestamp) -> Resu
     for (tenant, Spend { tokens, cost }) in spend {
         let most = |n: u64| i64::try_from(n).unwrap_or(i64::MAX).min(i64::MAX / 2);
         fold.execute(params![tenant, now.day().as_millis(), most(tokens), most(cost.micros())])?;
-        forget.execute(params![tenant, now.day().minus_ms(DAYS_KEPT_MS).as_millis()])?;
+        forget.execute(params![tenant, now.day().minus_ms(SPEND_KEPT_MS).as_millis()])?;
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ pub(crate) mod keys;
 pub(crate) mod ledger;
 pub(crate) mod operations;
 pub(crate) mod patterns;
+pub(crate) mod retention;
 pub(crate) mod reviews;
 pub(crate) mod run_names;
 pub(crate) mod runs;

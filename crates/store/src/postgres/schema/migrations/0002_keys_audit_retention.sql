@@ -11,3 +11,47 @@ CREATE TABLE store_freeze (
     restored_at BIGINT NOT NULL,
     backup_at BIGINT         -- when the backup was made; NULL if that is not known
 );
+
+-- ====================================================================================================================
+-- Retention
+-- ====================================================================================================================
+
+-- When a run was closed or dead-lettered, and as what: position in EndedAs::ALL. NULL while it is open. Retention compares the
+-- time with the policy of the queue and tenant, so that a changed policy holds for all runs. Of runs that ended before this
+-- migration the last change is taken for the end.
+ALTER TABLE runs ADD COLUMN ended_at BIGINT, ADD COLUMN ended_as BIGINT;
+UPDATE runs SET ended_at = updated_at, ended_as = CASE state WHEN 2 THEN 2 ELSE 0 END WHERE state = 2 OR state >= 4;
+CREATE INDEX runs_ended ON runs (queue, tenant, ended_as, ended_at, id) WHERE ended_at IS NOT NULL;
+-- The runs that are merged into a run: they are removed with it.
+CREATE INDEX runs_merged ON runs (tenant, merged_into) WHERE merged_into IS NOT NULL;
+CREATE INDEX merged_steps_from ON merged_steps (from_run);
+
+-- Removed runs leave dead rows in these tables. Vacuum runs after a fixed share of them, so that new rows take their place
+-- before the tables grow.
+ALTER TABLE attempts SET (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 1);
+ALTER TABLE payloads SET (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 1);
+ALTER TABLE payloads SET (toast.autovacuum_vacuum_threshold = 1000, toast.autovacuum_vacuum_scale_factor = 0.02);
+ALTER TABLE attempts SET (toast.autovacuum_vacuum_threshold = 1000, toast.autovacuum_vacuum_scale_factor = 0.02);
+ALTER TABLE history SET (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 1);
+ALTER TABLE sent SET (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0.02);
+ALTER TABLE steps SET (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0.02);
+
+-- Which replica owns retention, and where its pass over queues and tenants continues.
+-- Written by the retention service with each commit. One row, none before the first pass.
+CREATE TABLE retention_progress (
+    id BIGINT PRIMARY KEY CHECK (id = 1),
+    held_until BIGINT NOT NULL,
+    holder TEXT COLLATE "C" NOT NULL,  -- a replica
+    position TEXT COLLATE "C" NOT NULL -- WalkPosition as JSON; '' at the start of a pass
+) WITH (fillfactor = 10);
+
+-- What health says of the dead letters of a queue and tenant whose time is nearly or already over.
+-- Written by the retention service. At most one row per queue and tenant, deleted when there is nothing to say.
+CREATE TABLE retention_notices (
+    queue BIGINT NOT NULL,
+    tenant BIGINT NOT NULL,
+    due_soon BIGINT NOT NULL,          -- dead letters that will be removed within seven days, counted up to 10,000
+    first_at BIGINT,                   -- when the first of them will be
+    kept BIGINT NOT NULL,              -- dead letters whose time is over, kept because there is no archive
+    PRIMARY KEY (queue, tenant)
+);

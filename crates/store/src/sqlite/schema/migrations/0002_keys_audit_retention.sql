@@ -11,3 +11,38 @@ CREATE TABLE store_freeze (
     restored_at INTEGER NOT NULL,
     backup_at INTEGER        -- when the backup was made; NULL if that is not known
 );
+
+-- ====================================================================================================================
+-- Retention
+-- ====================================================================================================================
+
+-- When a run was closed or dead-lettered, and as what: position in EndedAs::ALL. NULL while it is open. Retention compares the
+-- time with the policy of the queue and tenant, so that a changed policy holds for all runs. Of runs that ended before this
+-- migration the last change is taken for the end.
+ALTER TABLE runs ADD COLUMN ended_at INTEGER;
+ALTER TABLE runs ADD COLUMN ended_as INTEGER;
+UPDATE runs SET ended_at = updated_at, ended_as = CASE state WHEN 2 THEN 2 ELSE 0 END WHERE state = 2 OR state >= 4;
+CREATE INDEX runs_ended ON runs (queue, tenant, ended_as, ended_at) WHERE ended_at IS NOT NULL;
+-- The runs that are merged into a run: they are removed with it.
+CREATE INDEX runs_merged ON runs (tenant, merged_into) WHERE merged_into IS NOT NULL;
+CREATE INDEX merged_steps_from ON merged_steps (from_run);
+
+-- Which replica owns retention, and where its pass over queues and tenants continues.
+-- Written by the retention service with each commit. One row, none before the first pass.
+CREATE TABLE retention_progress (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    holder TEXT NOT NULL,              -- a replica
+    held_until INTEGER NOT NULL,
+    position TEXT NOT NULL             -- WalkPosition as JSON; '' at the start of a pass
+);
+
+-- What health says of the dead letters of a queue and tenant whose time is nearly or already over.
+-- Written by the retention service. At most one row per queue and tenant, deleted when there is nothing to say.
+CREATE TABLE retention_notices (
+    queue INTEGER NOT NULL,
+    tenant INTEGER NOT NULL,
+    due_soon INTEGER NOT NULL,         -- dead letters that will be removed within seven days, counted up to 10,000
+    first_at INTEGER,                  -- when the first of them will be
+    kept INTEGER NOT NULL,             -- dead letters whose time is over, kept because there is no archive
+    PRIMARY KEY (queue, tenant)
+) WITHOUT ROWID;
