@@ -20,6 +20,7 @@ mod preflight;
 mod process;
 mod raw;
 mod redact;
+mod retention;
 mod sdk;
 
 use std::path::PathBuf;
@@ -131,6 +132,9 @@ async fn measure(plan: &Plan, figures: &mut Figures) -> Result<()> {
     }
     if plan.wants("pages") {
         pages::measure(plan, figures).await?;
+    }
+    if plan.wants("retention") {
+        retention::measure(plan, figures).await?;
     }
     if plan.wants("abuse") {
         abuse::measure(plan, figures).await?;
