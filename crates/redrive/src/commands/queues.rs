@@ -222,6 +222,7 @@ impl SetArgs {
             // Limits are per tenant, not per queue.
             limits: before.policy.limits,
             retention: self.retention.or(before.policy.retention),
+            redact: before.policy.redact,
         };
         QueueSettings {
             owner: self.owner.as_deref().map(Label::from).or(before.owner),
