@@ -2,6 +2,7 @@
 //! `docs/openapi.json` is generated from these types.
 
 mod admin;
+mod audit;
 pub mod bounds;
 mod operations;
 mod patterns;
@@ -20,6 +21,7 @@ pub use admin::{
     QueueSettings, QueueView, QueuesAnswer, RetentionHealth, Role, StatsAnswer, StatsPoint, StoreFreeze,
     StoreReleaseAnswer, StoreReleaseRequest, TenantBreaker, TenantHealth, TenantLimits, TenantView, TenantsAnswer,
 };
+pub use audit::{AuditAnswer, AuditEntry, AuditHead};
 pub use operations::{
     Canary, CanaryState, CanaryView, ItemOutcome, Joined, NamedRun, OneOrMany, OperationAction, OperationFilter,
     OperationItem, OperationItemsPage, OperationRequest, OperationSample, OperationState, OperationView,
