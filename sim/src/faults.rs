@@ -9,20 +9,21 @@ use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::operation::Steer;
 use redrive_core::policy::{Limits, Policy};
 use redrive_core::redact::Redactor;
+use redrive_core::text::Text;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{
-    BreakerView, BreakersAnswer, ChangesAnswer, DuplicatesAnswer, EffectView, FailureAnswer, HealthAnswer, LeasedRun,
-    OperationItemsPage, OperationView, OperationsPage, PatternDetail, PatternView, PatternsPage, PlanAnswer,
+    AuditAnswer, BreakerView, BreakersAnswer, ChangesAnswer, DuplicatesAnswer, EffectView, FailureAnswer, HealthAnswer,
+    LeasedRun, OperationItemsPage, OperationView, OperationsPage, PatternDetail, PatternView, PatternsPage, PlanAnswer,
     QueueSettings, QueueView, QueuesAnswer, RevisionView, RunDetail, RunsPage, StateAnswer, StatsAnswer, StepView,
     StoreFreeze, SucceedAnswer, TenantBreaker, TenantHealth, TenantsAnswer,
 };
 use redrive_engine::metrics::StoreMetrics;
 use redrive_engine::ports::backend::Reads;
 use redrive_engine::{
-    BreakerAct, DetailCall, EffectRef, Error, FailedAttempt, ItemsCall, KeyMark, KeyRecord, LeaseCall, NewFailure,
-    NewOperation, NewSentPayload, NewStep, PageCall, PatternAct, PatternsCall, Reconcile, Replay, Reported, Result,
-    RunFilter, RunRef, SentPayload, Start, Started, StateCounts, StatsCall, Store, Success, Swept, TenantScope,
-    TriageAct, Triaged, UnderLease,
+    Actor, AuditCall, BreakerAct, DetailCall, EffectRef, Error, FailedAttempt, ItemsCall, KeyMark, KeyRecord,
+    LeaseCall, NewFailure, NewOperation, NewSentPayload, NewStep, PageCall, PatternAct, PatternsCall, Reconcile,
+    Replay, Reported, Result, RunFilter, RunRef, SentPayload, Start, Started, StateCounts, StatsCall, Store, Success,
+    Swept, TenantScope, TriageAct, Triaged, UnderLease,
 };
 use tokio::sync::watch;
 
@@ -217,6 +218,7 @@ faulty! {
         Reads changes(scope: &TenantScope, since: Option<String>) -> ChangesAnswer;
         Reads queues(limit: u32, cursor: Option<String>) -> QueuesAnswer;
         Reads queue(name: &QueueName) -> QueueView;
+        Reads audit(scope: &TenantScope, call: AuditCall) -> AuditAnswer;
         Knows keys() -> Vec<KeyRecord>;
         Knows key_by_hash(hash: [u8; 32]) -> Option<KeyRecord>;
     }
@@ -233,8 +235,8 @@ faulty! {
     Writes reconcile(act: Reconcile) -> EffectView;
     Writes triage_pattern(act: PatternAct) -> PatternView;
     Writes operate_breaker(act: BreakerAct) -> BreakerView;
-    Writes create_operation(new: NewOperation, actor: String) -> OperationView;
-    Writes steer_operation(id: &str, by: Steer) -> OperationView;
+    Writes create_operation(new: NewOperation, actor: Actor) -> OperationView;
+    Writes steer_operation(id: &str, by: Steer, actor: Actor) -> OperationView;
     Writes stamp(replica: &str) -> ();
     Writes fold_figures() -> Swept;
     Writes rescue_expired(most: usize) -> Swept;
@@ -246,6 +248,8 @@ faulty! {
     Writes trim_events(most: usize) -> Swept;
     Writes trim_ledger(most: usize) -> Swept;
     Writes retain(replica: &str, most: usize) -> Swept;
+    Writes trim_audit(most: usize) -> Swept;
+    Writes keep_audit_head() -> ();
     Reads effect(at: &EffectRef) -> EffectView;
     Reads operation(id: &str) -> OperationView;
     Reads operation_items(id: &str, call: ItemsCall) -> OperationItemsPage;
@@ -256,11 +260,11 @@ faulty! {
     Knows output_schema(at: &RunRef) -> Option<OutputSchema>;
     Knows redaction(tenant: &Tenant, queue: &QueueName) -> Option<Redactor>;
     Knows redaction_of(at: &RunRef) -> Option<Redactor>;
-    Writes put_queue(name: QueueName, settings: QueueSettings) -> QueueView;
-    Writes put_key(key: KeyRecord) -> ();
+    Writes put_queue(name: QueueName, settings: QueueSettings, actor: Actor) -> QueueView;
+    Writes put_key(key: KeyRecord, actor: Actor) -> ();
     Writes put_first_key(key: KeyRecord) -> bool;
-    Writes revoke_key(id: &str) -> bool;
+    Writes revoke_key(id: &str, actor: Actor) -> bool;
     Knows freeze() -> Option<StoreFreeze>;
-    Writes lift_freeze() -> Option<StoreFreeze>;
+    Writes lift_freeze(actor: Actor, reason: Option<Text>) -> Option<StoreFreeze>;
     Knows ready() -> ();
 }

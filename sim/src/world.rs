@@ -269,7 +269,7 @@ fn policies() -> Policies {
 async fn make_keys(store: &dyn Store, dice: &SeededDice) -> Keys {
     let queue = QueueSettings { retry_by: RetryBy::Caller, ..QueueSettings::default() };
     if let Ok(name) = CALLS.parse() {
-        let _ = store.put_queue(name, queue).await;
+        let _ = store.put_queue(name, queue, "admin:ops".into()).await;
     }
     let mut made = Vec::new();
     let one = |tenant: &str| tenant.parse().ok();
@@ -280,7 +280,7 @@ async fn make_keys(store: &dyn Store, dice: &SeededDice) -> Keys {
         .chain([(Role::Worker, None), (Role::Operator, None)]);
     for (role, tenant) in all {
         let (secret, record) = new_key(dice, role, tenant, None, None, store.now());
-        let _ = store.put_key(record).await;
+        let _ = store.put_key(record, "admin:ops".into()).await;
         made.push(secret);
     }
     let tenants = TENANTS.len();

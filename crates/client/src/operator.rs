@@ -5,17 +5,17 @@ use redrive_core::operation::Steer;
 use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{
-    ApproveRequest, AssignPattern, AssignRequest, BreakerRequest, BreakerView, BreakersAnswer, ChangesAnswer,
-    CreateKey, CreatedKey, DeferRequest, DuplicatesAnswer, EffectView, HealthAnswer, ItemOutcome, KeyView, KeysAnswer,
-    LimitsAnswer, MergePattern, MergeRequest, MutePattern, OperationItemsPage, OperationRequest, OperationView,
-    OperationsPage, PatternDetail, PatternView, PatternsPage, PlanAnswer, QueueSettings, QueueView, QueuesAnswer,
-    ReassignRequest, ReconcileRequest, ReplayAnswer, ReplayRequest, ResolvePattern, RevisionView, RunDetail, RunsPage,
-    SentAnswer, StateAnswer, StatsAnswer, StoreReleaseAnswer, StoreReleaseRequest, TenantBreaker, TenantHealth,
-    TenantsAnswer, TriageRequest, UnmergePattern,
+    ApproveRequest, AssignPattern, AssignRequest, AuditAnswer, BreakerRequest, BreakerView, BreakersAnswer,
+    ChangesAnswer, CreateKey, CreatedKey, DeferRequest, DuplicatesAnswer, EffectView, HealthAnswer, ItemOutcome,
+    KeyView, KeysAnswer, LimitsAnswer, MergePattern, MergeRequest, MutePattern, OperationItemsPage, OperationRequest,
+    OperationView, OperationsPage, PatternDetail, PatternView, PatternsPage, PlanAnswer, QueueSettings, QueueView,
+    QueuesAnswer, ReassignRequest, ReconcileRequest, ReplayAnswer, ReplayRequest, ResolvePattern, RevisionView,
+    RunDetail, RunsPage, SentAnswer, StateAnswer, StatsAnswer, StoreReleaseAnswer, StoreReleaseRequest, TenantBreaker,
+    TenantHealth, TenantsAnswer, TriageRequest, UnmergePattern,
 };
 
 use crate::client::{ApiRequest, Client, Pairs};
-use crate::query::{PatternsQuery, RunPages, RunsQuery, StatsQuery, many, one};
+use crate::query::{AuditQuery, PatternsQuery, RunPages, RunsQuery, StatsQuery, many, one};
 
 /// Reading.
 impl Client {
@@ -367,6 +367,15 @@ impl Client {
         let mut pairs = self.tenant_pair();
         one(&mut pairs, "run_id", run_id);
         pairs
+    }
+}
+
+impl Client {
+    /// The audit log, newest first: who did what. A tenant's key sees the entries about its tenant.
+    pub fn audit(&self, query: &AuditQuery) -> ApiRequest<AuditAnswer> {
+        let mut pairs = self.tenant_pair();
+        pairs.extend(query.pairs());
+        self.get(&["audit"], &pairs)
     }
 }
 

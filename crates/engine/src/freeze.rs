@@ -3,9 +3,11 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use redrive_core::text::Text;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::StoreFreeze;
 
+use crate::audit::{self, Actor, AuditedAct};
 use crate::error::{Error, Result};
 use crate::ports::backend::{Backend, Route};
 use crate::runs::document::RunDocument;
@@ -43,10 +45,21 @@ pub async fn current(store: &impl Backend) -> Result<Option<StoreFreeze>> {
 }
 
 /// Lifts the freeze. None if there is none.
-pub async fn lift(store: &impl Backend) -> Result<Option<StoreFreeze>> {
+pub async fn lift(store: &impl Backend, actor: Actor, reason: Option<Text>) -> Result<Option<StoreFreeze>> {
     let freeze = store.read_freeze().await?;
-    let lifted = |tx: &mut Tx<'_>| {
+    let lifted = move |tx: &mut Tx<'_>| {
         tx.rows.lift_freeze()?;
+        if let Some(freeze) = freeze {
+            let act = AuditedAct {
+                action: "store.release".to_owned(),
+                tenant: None,
+                subject: "store:freeze".to_owned(),
+                before: audit::fields([("restored_at", freeze.restored_at.to_string().into())]),
+                after: serde_json::Map::new(),
+                reason: reason.as_ref(),
+            };
+            audit::record(tx, &actor, act);
+        }
         // Waiting lease calls look again.
         tx.wake = true;
         Ok(())

@@ -2,6 +2,7 @@
 //! background services. Decisions come from `redrive_core`; [`ports`] are the traits that a store implements.
 
 pub mod attempt;
+pub mod audit;
 pub mod breakers;
 pub mod clock;
 pub mod codec;
@@ -12,6 +13,7 @@ pub mod fair_semaphore;
 pub mod freeze;
 pub mod health;
 pub mod ingest;
+pub mod keys;
 pub mod lease;
 pub mod ledger;
 pub mod metrics;
@@ -30,6 +32,7 @@ pub mod tasks;
 pub mod triage;
 pub mod tx;
 
+pub use audit::{Actor, AuditCall, AuditFilter, AuditSettings};
 pub use breakers::BreakerAct;
 pub use clock::{Clock, Dice, ManualClock, SeededDice, SteadyClock, SystemClock, SystemDice};
 pub use codec::{CodecError, decode, encode};

@@ -84,9 +84,29 @@ pub const RETENTION: Service = Service {
     })
 };
 
+pub const TRIM_AUDIT: Service =
+    Service::new("audit", 3_600_000, |store, _| Box::pin(async move { store.trim_audit(ROUND_MAX).await }));
+/// Writes the head of the audit log outside the database.
+pub const AUDIT_HEAD: Service = Service::new("audit_head", 1_000, |store, _| {
+    Box::pin(async move { store.keep_audit_head().await.map(|()| Swept::default()) })
+});
+
 /// Every service of a server.
-pub const ALL: [Service; 11] =
-    [STAMP, FOLD, RESCUE, RELEASE, UNCLAIMED, REVIEWS, OPERATIONS, TRIM_CHANGES, TRIM_EVENTS, TRIM_LEDGER, RETENTION];
+pub const ALL: [Service; 13] = [
+    STAMP,
+    FOLD,
+    RESCUE,
+    RELEASE,
+    UNCLAIMED,
+    REVIEWS,
+    OPERATIONS,
+    TRIM_CHANGES,
+    TRIM_EVENTS,
+    TRIM_LEDGER,
+    TRIM_AUDIT,
+    AUDIT_HEAD,
+    RETENTION,
+];
 
 /// A service bound to a store and a replica.
 pub struct ServiceJob {

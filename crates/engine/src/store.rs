@@ -19,6 +19,7 @@ use redrive_core::wire::{
 use tokio::sync::watch;
 
 use crate::attempt::{start, under_lease};
+use crate::audit::{Actor, trim};
 use crate::breakers::BreakerAct;
 use crate::error::{Reported, Result};
 use crate::ingest::report;
@@ -38,7 +39,7 @@ use crate::operations::{make, steer, work};
 use crate::ports::backend::{Backend, Owner, Reads, Route};
 use crate::triage::{plans, reviews};
 use crate::tx::Tx;
-use crate::{breakers, freeze, patterns, retention, sweeps, triage};
+use crate::{breakers, freeze, keys, patterns, retention, sweeps, triage};
 
 #[async_trait]
 pub trait Store: Reads {
@@ -87,9 +88,9 @@ pub trait Store: Reads {
     /// Opens or closes a breaker manually.
     async fn operate_breaker(&self, act: BreakerAct) -> Result<BreakerView>;
     /// Freezes up to 10,000 runs before it answers; the operations service does the rest.
-    async fn create_operation(&self, new: NewOperation, actor: String) -> Result<OperationView>;
+    async fn create_operation(&self, new: NewOperation, actor: Actor) -> Result<OperationView>;
     /// Starts, pauses, resumes or cancels, from the next batch of items on.
-    async fn steer_operation(&self, id: &str, by: Steer) -> Result<OperationView>;
+    async fn steer_operation(&self, id: &str, by: Steer, actor: Actor) -> Result<OperationView>;
 
     // Background services: one bounded round each.
 
@@ -116,6 +117,10 @@ pub trait Store: Reads {
     async fn trim_ledger(&self, most: usize) -> Result<Swept>;
     /// Removes ended runs and payloads whose time is over, at most `most`, if this replica owns retention.
     async fn retain(&self, replica: &str, most: usize) -> Result<Swept>;
+    /// Removes exported entries of the audit log that are older than `audit_days`.
+    async fn trim_audit(&self, most: usize) -> Result<Swept>;
+    /// Writes the head of the audit log to its file outside the database, if it has changed.
+    async fn keep_audit_head(&self) -> Result<()>;
 
     // Reads beside those of [`Reads`].
 
@@ -140,17 +145,17 @@ pub trait Store: Reads {
 
     // Admins.
 
-    async fn put_queue(&self, name: QueueName, settings: QueueSettings) -> Result<QueueView>;
-    async fn put_key(&self, key: KeyRecord) -> Result<()>;
+    async fn put_queue(&self, name: QueueName, settings: QueueSettings, actor: Actor) -> Result<QueueView>;
+    async fn put_key(&self, key: KeyRecord, actor: Actor) -> Result<()>;
     /// False if there is a key already, made by this or another replica.
     async fn put_first_key(&self, key: KeyRecord) -> Result<bool>;
     /// False for an unknown key.
-    async fn revoke_key(&self, id: &str) -> Result<bool>;
+    async fn revoke_key(&self, id: &str, actor: Actor) -> Result<bool>;
 
     /// The freeze of a restored store, if there is one.
     async fn freeze(&self) -> Result<Option<StoreFreeze>>;
     /// Ends the freeze: leases and automatic retries go on. Returns the freeze that ended.
-    async fn lift_freeze(&self) -> Result<Option<StoreFreeze>>;
+    async fn lift_freeze(&self, actor: Actor, reason: Option<Text>) -> Result<Option<StoreFreeze>>;
 
     /// Whether a write would be durable now; otherwise what is wrong.
     async fn ready(&self) -> Result<()>;
@@ -321,15 +326,15 @@ impl<B: Backend> Store for B {
         self.submit(Route::system(), move |tx| breakers::operate(tx, &act)).await
     }
 
-    async fn create_operation(&self, new: NewOperation, actor: String) -> Result<OperationView> {
+    async fn create_operation(&self, new: NewOperation, actor: Actor) -> Result<OperationView> {
         let id = self.submit(Route::system(), move |tx| make::make(tx, &new, &actor)).await?;
         work::freeze_at_once(self, id).await?;
         self.operation_view(id).await
     }
 
-    async fn steer_operation(&self, id: &str, by: Steer) -> Result<OperationView> {
+    async fn steer_operation(&self, id: &str, by: Steer, actor: Actor) -> Result<OperationView> {
         let id = number_of(id)?;
-        self.submit(Route::system(), move |tx| steer::steer(tx, id, by)).await?;
+        self.submit(Route::system(), move |tx| steer::steer(tx, id, by, &actor)).await?;
         self.operation_view(id).await
     }
 
@@ -401,6 +406,15 @@ impl<B: Backend> Store for B {
         retention::round(self, replica, most).await
     }
 
+    async fn trim_audit(&self, most: usize) -> Result<Swept> {
+        let Some(days) = self.audit_settings().days else { return Ok(Swept::default()) };
+        self.submit(Route::system(), move |tx| trim::trim(tx, days, most)).await
+    }
+
+    async fn keep_audit_head(&self) -> Result<()> {
+        Backend::keep_audit_head(self).await
+    }
+
     async fn effect(&self, at: &EffectRef) -> Result<EffectView> {
         let at = at.clone();
         self.inspect(Owner::from(&at.tenant), move |tx| effects::effect(tx.rows, &at)).await
@@ -469,35 +483,36 @@ impl<B: Backend> Store for B {
         }
     }
 
-    async fn put_queue(&self, name: QueueName, settings: QueueSettings) -> Result<QueueView> {
+    async fn put_queue(&self, name: QueueName, settings: QueueSettings, actor: Actor) -> Result<QueueView> {
         let put = name.clone();
         self.policies().note_settings(&settings);
-        self.submit(Route::system(), move |tx| tx.put_queue(&put, settings.clone()).map(|_| ())).await?;
+        self.submit(Route::system(), move |tx| tx.put_queue(&put, settings.clone(), &actor).map(|_| ())).await?;
         self.queue_changed();
         self.policies().clear();
         self.queue(&name).await
     }
 
-    async fn put_key(&self, mut key: KeyRecord) -> Result<()> {
+    async fn put_key(&self, mut key: KeyRecord, actor: Actor) -> Result<()> {
         mask_name(&mut key.note);
-        self.submit(Route::system(), move |tx| Ok(tx.rows.insert_key(&key)?)).await
+        self.submit(Route::system(), move |tx| keys::create(tx, &key, &actor)).await
     }
 
     async fn put_first_key(&self, key: KeyRecord) -> Result<bool> {
-        self.submit(Route::system(), move |tx| tx.put_first_key(&key)).await
+        self.submit(Route::system(), move |tx| keys::create_first(tx, &key)).await
     }
 
-    async fn revoke_key(&self, id: &str) -> Result<bool> {
+    async fn revoke_key(&self, id: &str, actor: Actor) -> Result<bool> {
         let id = id.to_owned();
-        self.submit(Route::system(), move |tx| Ok(tx.rows.revoke_key(&id, tx.now)?)).await
+        self.submit(Route::system(), move |tx| keys::revoke(tx, &id, &actor)).await
     }
 
     async fn freeze(&self) -> Result<Option<StoreFreeze>> {
         freeze::current(self).await
     }
 
-    async fn lift_freeze(&self) -> Result<Option<StoreFreeze>> {
-        freeze::lift(self).await
+    async fn lift_freeze(&self, actor: Actor, mut reason: Option<Text>) -> Result<Option<StoreFreeze>> {
+        mask_typed(&mut reason);
+        freeze::lift(self, actor, reason).await
     }
 
     async fn ready(&self) -> Result<()> {

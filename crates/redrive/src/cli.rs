@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    breakers, classify, demo, doctor, effects, generate, health, keys, operations, outbound, patterns, preflight,
-    queues, runs, serve, spool, store, tenants,
+    audit, breakers, classify, demo, doctor, effects, generate, health, keys, operations, outbound, patterns,
+    preflight, queues, runs, serve, spool, store, tenants,
 };
 
 /// The dead letter queue and recovery pipeline for AI agent work
@@ -53,6 +53,9 @@ pub(crate) enum Command {
     /// Create, list and revoke API keys, directly on the store
     #[command(subcommand)]
     Keys(keys::Command),
+    /// List who did what; verify and export the audit log, directly on the store
+    #[command(subcommand)]
+    Audit(audit::Command),
     /// Copy, check, back up and restore a store
     #[command(subcommand)]
     Store(store::Command),
@@ -125,6 +128,9 @@ mod tests {
             "redrive store copy --from ./data --to postgres://h/db --json",
             "redrive store check --data d --recount",
             "redrive outbound check https://hooks.example.com/x --dry-run --config c.toml --json",
+            "redrive audit verify --data d --head h.jsonl --json",
+            "redrive audit export --database-url postgres://h/db --to f.jsonl",
+            "redrive audit list --since 2h --actor cli --action run.replay --run r1 --operation op-1 --limit 10",
         ] {
             let read = Cli::try_parse_from(line.split(' '));
             assert!(read.is_ok(), "{line}: {}", read.unwrap_err());
@@ -166,6 +172,7 @@ mod tests {
             "redrive keys list --database-url mysql://h/db",
             "redrive store copy --from a",
             "redrive demo --listen here",
+            "redrive audit export --data d",
         ] {
             assert!(Cli::try_parse_from(line.split(' ')).is_err(), "{line}");
         }

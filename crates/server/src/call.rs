@@ -32,7 +32,7 @@ impl<W: Caller, P: FromPath, Q: FromQuery, B: FromBody> ApiCall<W, P, Q, B> {
     pub(crate) async fn take(app: &App, request: axum::extract::Request, charge: Charge) -> Result<Self> {
         let (mut parts, body) = request.into_parts();
         let asked = LookUp::now(app.store.as_ref());
-        let mut who = W::admit(app, &parts.headers).await?;
+        let mut who = W::admit(app, &parts).await?;
         who.principal().inspect(|caller| record_caller(caller));
         if charge == Charge::Request {
             app.quotas.request(app, who.principal())?;
@@ -42,7 +42,7 @@ impl<W: Caller, P: FromPath, Q: FromQuery, B: FromBody> ApiCall<W, P, Q, B> {
         let body = B::read(app, &parts, body, who.holder()).await?;
         if asked.is_old(app.store.as_ref()) {
             // The body was slow or the process was suspended: the key may be revoked by now.
-            who = W::admit(app, &parts.headers).await?;
+            who = W::admit(app, &parts).await?;
         }
         Ok(Self { who, path, query, body })
     }

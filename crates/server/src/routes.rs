@@ -43,7 +43,7 @@ fn work() -> Vec<ApiRoute> {
 /// Reads.
 fn reading() -> Vec<ApiRoute> {
     use v1::runs::{read, replay};
-    use v1::{breakers, effects, patterns, status, tenants};
+    use v1::{audit, breakers, effects, patterns, status, tenants};
     vec![
         by::<TenantReader>().get("/v1/runs", "List runs", read::list),
         by::<AnyKey>().get("/v1/runs/{run_id}", "Show a run", read::show),
@@ -71,6 +71,7 @@ fn reading() -> Vec<ApiRoute> {
         by::<TenantReader>().get("/v1/health", "Show health counters", status::health),
         by::<TenantReader>().get("/v1/stats", "Show hourly statistics", status::stats),
         by::<TenantReader>().get("/v1/changes", "List runs that changed since a cursor", status::changes),
+        by::<TenantReader>().get("/v1/audit", "List who did what", audit::list),
         by::<AnyKey>().get("/v1/limits", "Show the limits of a call", status::limits),
     ]
 }

@@ -1,5 +1,6 @@
 //! Stores: SQLite and PostgreSQL as backends of the engine. They hold SQL, and when it is sent; no rule of the product.
 
+pub mod audit_head;
 mod commit;
 mod failure;
 mod numbers;

@@ -39,7 +39,7 @@ fn count(inside: &Connection, rows: &str) -> i64 {
 }
 
 async fn on_pattern(world: &World, id: &str, verb: PatternVerb) -> PatternState {
-    let (actor, reason) = ("key:ops".to_owned(), Some(Text::from("looked at it")));
+    let (actor, reason) = ("key:ops".into(), Some(Text::from("looked at it")));
     let act = PatternAct { scope: TenantScope::All, id: id.into(), verb, actor, reason };
     world.store.triage_pattern(act).await.unwrap().state
 }

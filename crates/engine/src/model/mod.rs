@@ -284,7 +284,7 @@ pub struct Reconcile {
     /// The JSON token, encoded; none above the size limit.
     pub output: Option<Vec<u8>>,
     pub output_omitted: Option<PayloadOmitted>,
-    pub actor: String,
+    pub actor: crate::audit::Actor,
     pub reason: Option<Text>,
 }
 

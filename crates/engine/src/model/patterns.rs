@@ -5,6 +5,7 @@ use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{PatternEvent, PatternSort, PatternState, Versions};
 
+use crate::audit::Actor;
 use crate::model::TenantScope;
 
 /// `GET /v1/patterns`: every field narrows.
@@ -79,6 +80,6 @@ pub struct PatternAct {
     /// A pattern's id, or a fingerprint.
     pub id: String,
     pub verb: PatternVerb,
-    pub actor: String,
+    pub actor: Actor,
     pub reason: Option<Text>,
 }

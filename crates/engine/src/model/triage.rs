@@ -7,6 +7,7 @@ use redrive_core::time::Timestamp;
 use redrive_core::verdict::Target;
 use redrive_core::wire::StateAnswer;
 
+use crate::audit::Actor;
 use crate::model::{Payload, RunRef};
 
 /// A person's action on a run.
@@ -97,7 +98,7 @@ pub struct FixedPayload {
 pub struct TriageAct {
     pub at: RunRef,
     pub triage: Triage,
-    pub actor: String,
+    pub actor: Actor,
     pub reason: Option<Text>,
 }
 

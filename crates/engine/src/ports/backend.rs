@@ -7,13 +7,14 @@ use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::policy::Limits;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{
-    ChangesAnswer, DuplicatesAnswer, HealthAnswer, LeasedRun, OperationItemsPage, OperationView, OperationsPage,
-    PatternDetail, PatternView, PatternsPage, QueueSettings, QueueView, QueuesAnswer, RevisionView, RunDetail,
-    RunsPage, StatsAnswer, StoreFreeze, TenantHealth, TenantsAnswer,
+    AuditAnswer, ChangesAnswer, DuplicatesAnswer, HealthAnswer, LeasedRun, OperationItemsPage, OperationView,
+    OperationsPage, PatternDetail, PatternView, PatternsPage, QueueSettings, QueueView, QueuesAnswer, RevisionView,
+    RunDetail, RunsPage, StatsAnswer, StoreFreeze, TenantHealth, TenantsAnswer,
 };
 use tokio::sync::watch;
 
 use crate::attempt::start::CommittedStart;
+use crate::audit::{AuditCall, AuditSettings};
 use crate::error::Result;
 use crate::freeze::FreezeCache;
 use crate::lease::grant::GrantedLease;
@@ -89,6 +90,11 @@ pub trait Backend: Reads {
     /// Folds a bounded number of counter deltas into the totals, if the store appends deltas.
     fn fold_figures(&self) -> impl Future<Output = Result<Swept>> + Send;
 
+    fn audit_settings(&self) -> &AuditSettings;
+
+    /// Writes the head of the audit log to its file outside the database, if it has changed.
+    fn keep_audit_head(&self) -> impl Future<Output = Result<()>> + Send;
+
     // Reads of use cases, before or after a commit.
 
     /// Adds the recorded steps and payload to the start of a known run.
@@ -161,6 +167,8 @@ pub trait Reads: Send + Sync + 'static {
     async fn changes(&self, scope: &TenantScope, since: Option<String>) -> Result<ChangesAnswer>;
     async fn queues(&self, limit: u32, cursor: Option<String>) -> Result<QueuesAnswer>;
     async fn queue(&self, name: &QueueName) -> Result<QueueView>;
+    /// The audit log, newest first.
+    async fn audit(&self, scope: &TenantScope, call: AuditCall) -> Result<AuditAnswer>;
     async fn keys(&self) -> Result<Vec<KeyRecord>>;
     async fn key_by_hash(&self, hash: [u8; 32]) -> Result<Option<KeyRecord>>;
 }

@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 
 use redrive_core::absence::Absence;
+use redrive_core::audit::{ChainPoint, ChainedEntry};
 use redrive_core::breaker::{Breaker, Key};
 use redrive_core::ids::{OrderKey, QueueName, RunId, Tenant};
 use redrive_core::ledger::EntryState;
@@ -15,6 +16,7 @@ use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{BreakerEntry, ItemOutcome, NamedRun, OperationSample, PatternEvent, PatternRef, Severity};
 
+use crate::audit::AuditMark;
 use crate::counters::CounterDeltas;
 use crate::error::PortResult as Result;
 use crate::ingest::fingerprints::FingerprintKey;
@@ -50,6 +52,7 @@ pub trait Rows:
     + OperationRows
     + RetentionRows
     + EngineRows
+    + AuditRows
 {
 }
 
@@ -65,6 +68,7 @@ impl<T> Rows for T where
         + OperationRows
         + RetentionRows
         + EngineRows
+        + AuditRows
 {
 }
 
@@ -370,6 +374,21 @@ pub trait OperationRows {
     fn runs_of_pattern(&mut self, pattern: i64, after: i64, most: u64) -> Result<Vec<NamedRun>>;
 }
 
+/// The audit log and the positions kept beside it.
+pub trait AuditRows {
+    /// The end of the chain, locked until the commit. Every batch takes this lock last.
+    fn audit_head(&mut self) -> Result<ChainPoint>;
+    /// Appends entries and moves the head to the last of them.
+    fn append_audit(&mut self, entries: Vec<ChainedEntry>) -> Result<()>;
+    fn audit_mark(&mut self, mark: AuditMark) -> Result<Option<ChainPoint>>;
+    /// `sha256` is the digest of an export's file.
+    fn put_audit_mark(&mut self, mark: AuditMark, point: &ChainPoint, sha256: Option<&str>) -> Result<()>;
+    /// The last entry with `after < seq <= up_to` that is older than `before`.
+    fn last_audited(&mut self, after: i64, up_to: i64, before: Timestamp) -> Result<Option<ChainPoint>>;
+    /// Deletes the oldest entries up to a position; returns how many.
+    fn delete_audit(&mut self, up_to: i64, most: usize) -> Result<usize>;
+}
+
 /// Ended runs of a queue and tenant, from one end on up to another.
 #[derive(Debug, Clone, Copy)]
 pub struct EndedScan {
@@ -456,6 +475,8 @@ pub trait EngineRows {
     fn has_keys(&mut self) -> Result<bool>;
     fn insert_key(&mut self, key: &KeyRecord) -> Result<()>;
     fn revoke_key(&mut self, id: &str, now: Timestamp) -> Result<bool>;
+    /// None for a key that spans tenants, and for an unknown one.
+    fn tenant_of_key(&mut self, id: &str) -> Result<Option<String>>;
     /// What the tenant's retries have spent that day, without this batch.
     fn spent_on(&mut self, tenant: i64, day: Timestamp) -> Result<Spend>;
     /// Writes the counters that a batch has changed; the last call before its commit.

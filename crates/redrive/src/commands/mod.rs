@@ -4,6 +4,7 @@ use anyhow::Context;
 use redrive_core::time::Timestamp;
 use redrive_engine::{Clock, SystemClock};
 
+pub(crate) mod audit;
 pub(crate) mod backup;
 pub(crate) mod breakers;
 pub(crate) mod classify;

@@ -2,9 +2,13 @@
 
 use std::sync::Arc;
 
+use redrive_core::audit::{ChainPoint, ChainedEntry, Tampered, Verified};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::HealthAnswer;
-use redrive_engine::{KeyRecord, SystemClock};
+use redrive_engine::audit::CLI;
+use redrive_engine::error::PortResult;
+use redrive_engine::tx::Tx;
+use redrive_engine::{Actor, KeyRecord, SystemClock, keys};
 use redrive_store::copy::StoreAddress;
 use redrive_store::{Miscounted, classify, postgres, sqlite};
 
@@ -45,11 +49,28 @@ impl OfflineStore {
     }
 
     pub(crate) fn put_key(&mut self, key: &KeyRecord) -> redrive_engine::Result<()> {
-        either!(self, store => store.put_key(key))
+        self.commit(|tx| keys::create(tx, key, &Actor::from(CLI)))
     }
 
     pub(crate) fn revoke_key(&mut self, id: &str) -> redrive_engine::Result<bool> {
-        either!(self, store => store.revoke_key(id))
+        self.commit(|tx| keys::revoke(tx, id, &Actor::from(CLI)))
+    }
+
+    /// Commits a use case, with its acts in the audit log.
+    pub(crate) fn commit<T>(
+        &mut self,
+        act: impl FnOnce(&mut Tx<'_>) -> redrive_engine::Result<T>,
+    ) -> redrive_engine::Result<T> {
+        either!(self, store => store.commit(act))
+    }
+
+    /// Checks the audit log; `each` sees every entry.
+    pub(crate) fn verify_audit(
+        &mut self,
+        outside: Vec<ChainPoint>,
+        each: impl FnMut(&ChainedEntry) -> PortResult<()>,
+    ) -> redrive_engine::Result<Result<Verified, Tampered>> {
+        either!(self, store => store.verify_audit(outside, each))
     }
 
     pub(crate) fn queues(&mut self) -> redrive_engine::Result<u64> {

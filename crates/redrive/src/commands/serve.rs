@@ -11,8 +11,9 @@ use redrive_core::ids::QueueName;
 use redrive_core::policy::Policies;
 use redrive_core::text::Label;
 use redrive_core::wire::{QueueSettings, Role};
+use redrive_engine::audit::CONFIG;
 use redrive_engine::tasks::Tasks;
-use redrive_engine::{Dice, Store, SystemClock, SystemDice};
+use redrive_engine::{AuditSettings, Dice, Store, SystemClock, SystemDice};
 use redrive_server::auth::{Oidc, OidcConfig};
 use redrive_server::{Config, Edge, Server, ServerLimits, auth};
 use redrive_store::copy::StoreAddress;
@@ -50,11 +51,11 @@ pub(crate) fn run(args: Args, out: &mut Printer) -> anyhow::Result<()> {
 async fn serve(settings: &Settings, file: ConfigFile, out: &mut Printer) -> anyhow::Result<()> {
     // Before anything else, so that no signal falls between.
     let mut signals = Signals::new()?;
-    let ConfigFile { policies, queues, rules, backup, oidc, .. } = file;
+    let ConfigFile { policies, queues, rules, backup, audit, oidc, .. } = file;
     let config = server_config(settings, oidc.as_ref())?;
     config.check()?;
     let schedule = BackupSchedule::of(backup.as_ref(), &settings.store)?;
-    let store = open(&settings.store, policies).await?;
+    let store = open(&settings.store, policies, audit.into()).await?;
     set_queues(store.as_ref(), queues).await?;
     let server = Server::start(config, store.clone(), Arc::new(SystemDice), rules.compiled()).await?;
     let tasks = Tasks::default();
@@ -75,12 +76,12 @@ async fn serve(settings: &Settings, file: ConfigFile, out: &mut Printer) -> anyh
     }
 }
 
-async fn open(place: &StoreAddress, policies: Policies) -> anyhow::Result<Arc<dyn Store>> {
+async fn open(place: &StoreAddress, policies: Policies, audit: AuditSettings) -> anyhow::Result<Arc<dyn Store>> {
     let dice = Arc::new(SystemDice);
     Ok(match place {
         StoreAddress::Folder(folder) => {
             let (folder, clock) = (folder.clone(), Arc::new(SystemClock));
-            Arc::new(SqliteStore::open(sqlite::Options { folder, clock, dice, policies })?)
+            Arc::new(SqliteStore::open(sqlite::Options { folder, clock, dice, policies })?.with_audit(audit))
         }
         StoreAddress::Database(url) => {
             let options = postgres::Options {
@@ -90,7 +91,10 @@ async fn open(place: &StoreAddress, policies: Policies) -> anyhow::Result<Arc<dy
                 policies,
                 writer_connections: postgres::WRITER_CONNECTIONS,
             };
-            Arc::new(PgStore::open(options).await.context("the database")?)
+            if audit.head_to.is_none() {
+                tracing::warn!("the audit log's head is kept in the database alone: set head_to in [audit]");
+            }
+            Arc::new(PgStore::open(options).await.context("the database")?.with_audit(audit))
         }
     })
 }
@@ -98,7 +102,10 @@ async fn open(place: &StoreAddress, policies: Policies) -> anyhow::Result<Arc<dy
 /// Queue settings in the configuration replace those set before.
 async fn set_queues(store: &dyn Store, queues: BTreeMap<QueueName, QueueSettings>) -> anyhow::Result<()> {
     for (name, settings) in queues {
-        store.put_queue(name.clone(), settings).await.with_context(|| format!("setting queue {name}"))?;
+        store
+            .put_queue(name.clone(), settings, CONFIG.into())
+            .await
+            .with_context(|| format!("setting queue {name}"))?;
     }
     Ok(())
 }

@@ -24,16 +24,17 @@ use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue, ValueDeserializer};
 
 use super::reference::{fields, nearest};
-use super::settings::{BackupKeys, BackupSection, ServerSection};
+use super::settings::{AuditSection, BackupKeys, BackupSection, ServerSection};
 use crate::whole::{self, CONFIG_MAX_BYTES};
 
-pub(super) const SECTIONS: [&str; 11] =
-    ["server", "defaults", "tier", "queue", "tenant", "agent", "rule", "model", "backup", "outbound", "oidc"];
+pub(super) const SECTIONS: [&str; 12] =
+    ["server", "audit", "defaults", "tier", "queue", "tenant", "agent", "rule", "model", "backup", "outbound", "oidc"];
 
 /// A checked configuration file.
 #[derive(Debug, Default)]
 pub(crate) struct ConfigFile {
     pub(crate) server: ServerSection,
+    pub(crate) audit: AuditSection,
     pub(crate) policies: Policies,
     pub(crate) queues: BTreeMap<QueueName, QueueSettings>,
     pub(crate) rules: Rules,
@@ -130,6 +131,14 @@ impl ConfigFile {
             let mut section = Section::new(source, "server", value)?;
             file.server = section.take()?;
             file.server.check().map_err(|bad| section.complain_of_value(bad.key, bad.to_string()))?;
+            section.finish()?;
+        }
+        if let Some(value) = root.remove("audit") {
+            let mut section = Section::new(source, "audit", value)?;
+            file.audit = section.take()?;
+            if file.audit.audit_days == Some(0) {
+                return Err(section.complain_of_value("audit_days", "`audit_days` must be 1 or more"));
+            }
             section.finish()?;
         }
         if let Some(value) = root.remove("defaults") {

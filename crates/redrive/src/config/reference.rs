@@ -10,7 +10,7 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::Value;
 
 use super::file::{AgentKeys, OidcSection, OutboundKeys, QueueKeys, TenantKeys};
-use super::settings::{BackupKeys, ServerSection};
+use super::settings::{AuditSection, BackupKeys, ServerSection};
 
 const EXAMPLE: &str = include_str!("example.toml");
 
@@ -29,6 +29,8 @@ pub(crate) fn page() -> String {
         "Each also as a flag and in the environment: `listen` is `--listen` and `REDRIVE_LISTEN`.",
         &fields::<ServerSection>(),
     );
+    let audit = "The [audit log](audit.md).";
+    table(&mut page, "`[audit]`", audit, &fields::<AuditSection>());
     let policy = "The figures of a policy: in `[defaults]`, `[tier.NAME]`, `[queue.NAME]` and `[tenant.NAME]`, each over the ones\n\
                   before it. A `preset` brings its own budget and schedule, which outrank single figures of an earlier layer.";
     table(&mut page, "Policy", policy, &fields::<PolicyLayer>());

@@ -8,6 +8,7 @@ use std::str::FromStr;
 
 use clap::Args;
 use redrive_core::ip_range::{BadIpRange, IpRange};
+use redrive_engine::AuditSettings;
 use redrive_server::{Tls, TlsError};
 use redrive_store::copy::StoreAddress;
 use schemars::JsonSchema;
@@ -85,6 +86,23 @@ impl TryFrom<BackupKeys> for BackupSection {
             every_hours: within("every_hours", said.every_hours, 24, 1, 8_760)?,
             keep: usize::try_from(keep).unwrap_or(usize::MAX),
         })
+    }
+}
+
+/// `[audit]`
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct AuditSection {
+    /// The file that keeps the head of the audit log outside the database. By default `audit-head.jsonl` in the data folder;
+    /// with PostgreSQL none.
+    pub(crate) head_to: Option<PathBuf>,
+    /// Removes entries after so many days, once `redrive audit export` has exported them. By default they stay for ever.
+    pub(crate) audit_days: Option<u32>,
+}
+
+impl From<AuditSection> for AuditSettings {
+    fn from(section: AuditSection) -> Self {
+        Self { head_to: section.head_to, days: section.audit_days }
     }
 }
 

@@ -1,24 +1,26 @@
 //! The caller of a request and what it may do. A handler takes one of these types, and only authentication makes them.
 
+use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use http::HeaderMap;
+use http::request::Parts;
 use redrive_core::ids::{RunId, Tenant};
 use redrive_core::wire::Role;
-use redrive_engine::{KeyMark, KeyRecord, RunRef, Store, TenantScope};
+use redrive_engine::{Actor, KeyMark, KeyRecord, RunRef, Store, TenantScope};
 
 use crate::app::App;
 use crate::budget::Holder;
 use crate::problem::{Code, HttpProblem, Result};
-use crate::telemetry::record_caller;
+use crate::serve::ClientAddress;
+use crate::telemetry::{RequestId, record_caller};
 
 /// Admits a caller or refuses it. The role is checked before anything is looked up.
 pub trait Caller: Sized + Send + 'static {
     /// None: no key is needed.
     const ROLES: Option<&'static [Role]>;
 
-    fn admit(app: &App, headers: &HeaderMap) -> impl Future<Output = Result<Self>> + Send;
+    fn admit(app: &App, request: &Parts) -> impl Future<Output = Result<Self>> + Send;
 
     /// None: the caller needs no key.
     fn principal(&self) -> Option<&Principal>;
@@ -36,7 +38,7 @@ pub struct Anyone;
 impl Caller for Anyone {
     const ROLES: Option<&'static [Role]> = None;
 
-    async fn admit(_: &App, _: &HeaderMap) -> Result<Self> {
+    async fn admit(_: &App, _: &Parts) -> Result<Self> {
         Ok(Self)
     }
 
@@ -54,8 +56,8 @@ macro_rules! callers {
         impl Caller for $name {
             const ROLES: Option<&'static [Role]> = Some(&[$(Role::$role),+]);
 
-            async fn admit(app: &App, headers: &HeaderMap) -> Result<Self> {
-                let principal = app.keyring.identify(headers, app.store.as_ref()).await?;
+            async fn admit(app: &App, request: &Parts) -> Result<Self> {
+                let principal = app.keyring.identify(&request.headers, app.store.as_ref()).await?.with(request);
                 match principal.role() {
                     $(Role::$role)|+ => Ok(Self(principal)),
                     #[allow(unreachable_patterns, reason = "a caller type that takes every role has none left")]
@@ -98,11 +100,22 @@ callers! {
 #[derive(Debug, Clone)]
 pub struct Principal {
     key: Arc<KeyRecord>,
+    /// Of the request that it makes, for the audit log.
+    from: Option<IpAddr>,
+    request_id: Option<String>,
 }
 
 impl Principal {
     pub(super) fn of(key: Arc<KeyRecord>) -> Self {
-        Self { key }
+        Self { key, from: None, request_id: None }
+    }
+
+    /// The same with the address and the id of its request.
+    #[must_use]
+    pub(super) fn with(self, request: &Parts) -> Self {
+        let from = request.extensions.get::<ClientAddress>().map(|client| client.ip());
+        let request_id = request.extensions.get::<RequestId>().map(|id| id.0.clone());
+        Self { from, request_id, ..self }
     }
 
     pub(crate) fn key_hash(&self) -> [u8; 32] {
@@ -113,12 +126,14 @@ impl Principal {
         self.key.role
     }
 
-    /// The actor in a run's history. `worker:` is reserved for names that workers choose.
-    pub fn actor(&self) -> String {
-        match self.key.role {
+    /// Who acts, for histories and the audit log. `worker:` is reserved for names that workers choose.
+    pub fn actor(&self) -> Actor {
+        let name = match self.key.role {
             Role::Worker => format!("worker_key:{}", self.key.id),
             role @ (Role::Tenant | Role::Operator | Role::Admin) => format!("{role}:{}", self.key.id),
-        }
+        };
+        let (from, request_id) = (self.from, self.request_id.clone());
+        Actor { name, role: Some(self.key.role), from, request_id, operation: None }
     }
 
     /// The key's own tenant; none for a key that spans all.
@@ -210,7 +225,7 @@ mod tests {
 
     #[test]
     fn worker_keys_and_worker_names_are_distinct_actors() {
-        assert_eq!(principal(Some("acme")).actor(), "worker_key:k");
+        assert_eq!(principal(Some("acme")).actor().name, "worker_key:k");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::HeaderMap;
 use http::header::COOKIE;
+use http::request::Parts;
 use redrive_core::time::{HOUR_MS, MINUTE_MS, Timestamp};
 use redrive_core::wire::Role;
 use redrive_engine::Dice;
@@ -182,7 +183,8 @@ impl std::ops::Deref for Visitor {
 
 impl Visitor {
     /// A key that is revoked or has expired ends its sessions.
-    pub(crate) async fn admit(app: &App, headers: &HeaderMap) -> Result<Self> {
+    pub(crate) async fn admit(app: &App, request: &Parts) -> Result<Self> {
+        let headers = &request.headers;
         let Some(token) = session_token(headers) else { return Err(HttpProblem::plain(Code::Unauthorized)) };
         let now = app.store.now();
         let key = match headers.contains_key(FOLLOWS) {
@@ -197,7 +199,7 @@ impl Visitor {
         if known.as_ref().is_err_and(|problem| problem.code == Code::Unauthorized) {
             app.sessions.end(token);
         }
-        let principal = known?;
+        let principal = known?.with(request);
         record_caller(&principal);
         Ok(Self { principal: for_people(principal)?, csrf: csrf_of(token) })
     }

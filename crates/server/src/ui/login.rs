@@ -53,7 +53,7 @@ pub(crate) async fn post(app: App, request: Request) -> Response {
 /// Ends the session in every tab. It needs the form's token: another site can make a browser send the cookie.
 pub(crate) async fn end(app: App, request: Request) -> Response {
     let (parts, body) = request.into_parts();
-    let Ok(who) = Visitor::admit(&app, &parts.headers).await else {
+    let Ok(who) = Visitor::admit(&app, &parts).await else {
         return see_other("/", &[no_cookie(&parts.headers)]);
     };
     match Form::read(&app, &parts, body, Some(&who)).await {

@@ -274,7 +274,7 @@ fn items_of(operation: &OperationView, items: &OperationItemsPage, chosen: &str,
 type OnOperation = PageRequest<ServerId>;
 
 async fn steer(app: &App, visit: OnOperation, by: Steer, done: Notice) -> Result<FormResult> {
-    let operation = app.store.steer_operation(&visit.path.0, by).await?;
+    let operation = app.store.steer_operation(&visit.path.0, by, visit.who.actor()).await?;
     Ok(FormResult::Go { to: format!("/operations/{}", operation.id), done })
 }
 

@@ -104,7 +104,7 @@ where
         let render = render.clone();
         Box::pin(async move {
             let (mut parts, _) = request.into_parts();
-            let who = match admitted(&app, &parts.headers, for_whom).await {
+            let who = match admitted(&app, &parts, for_whom).await {
                 Ok(who) => who,
                 Err(problem) => return login::refused(&app, &problem, &address(&parts)),
             };
@@ -138,7 +138,7 @@ where
         let act = act.clone();
         Box::pin(async move {
             let (mut parts, body) = request.into_parts();
-            let who = match admitted(&app, &parts.headers, for_whom).await {
+            let who = match admitted(&app, &parts, for_whom).await {
                 Ok(who) => who,
                 Err(problem) => return login::refused(&app, &problem, "/"),
             };
@@ -177,8 +177,8 @@ where
     PageRoute { method, path, asks: false, for_whom: ForWhom::Everyone, handler: Arc::new(handler) }
 }
 
-async fn admitted(app: &App, headers: &http::HeaderMap, for_whom: ForWhom) -> Result<Visitor> {
-    let who = Visitor::admit(app, headers).await?;
+async fn admitted(app: &App, request: &http::request::Parts, for_whom: ForWhom) -> Result<Visitor> {
+    let who = Visitor::admit(app, request).await?;
     for_whom.admit(&who)?;
     Ok(who)
 }

@@ -206,6 +206,6 @@ pub(crate) async fn put(app: App, visit: PageRequest<QueueName>, form: Form) -> 
         instructions: text("instructions"),
         ..before
     };
-    set(&app, visit.path.clone(), settings).await?;
+    set(&app, &visit.who, visit.path.clone(), settings).await?;
     Ok(FormResult::Go { to: format!("/queues/{}", visit.path), done: Notice::QueueSet })
 }

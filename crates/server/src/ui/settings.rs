@@ -123,14 +123,14 @@ pub(crate) async fn create(app: App, visit: PageRequest, form: Form) -> Result<F
         note: form.label("note"),
         expires_at: form.time("expires_at")?,
     };
-    let made = keys::make(&app, request).await?;
+    let made = keys::make(&app, &visit.who, request).await?;
     let all = keys::all(&app).await?;
     let tester = classify_form(&visit.who, &Form::default());
     Ok(FormResult::Show(content(&visit, Some(&all), &tester, Some(&made))))
 }
 
 pub(crate) async fn revoke(app: App, visit: PageRequest<ServerId>, _: Form) -> Result<FormResult> {
-    keys::revoke_one(&app, visit.path.0).await?;
+    keys::revoke_one(&app, &visit.who, visit.path.0).await?;
     Ok(FormResult::Go { to: "/settings".into(), done: Notice::Revoked })
 }
 

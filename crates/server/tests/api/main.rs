@@ -11,6 +11,7 @@
 mod admin;
 mod approvals;
 mod attempts;
+mod audit;
 mod bad_input;
 mod batches;
 mod bounds;

@@ -245,7 +245,7 @@ impl World {
 
 pub async fn make_key(store: Arc<dyn Store>, dice: Arc<dyn Dice>, role: Role, tenant: Option<Tenant>) -> String {
     let (secret, record) = new_key(dice.as_ref(), role, tenant, None, None, store.now());
-    store.put_key(record).await.unwrap();
+    store.put_key(record, "admin:ops".into()).await.unwrap();
     secret
 }
 

@@ -127,7 +127,7 @@ impl World {
         let mut made = Vec::new();
         for role in [Role::Worker, Role::Tenant] {
             let (secret, record) = new_key(&dice, role, Some(tenant.parse().unwrap()), None, None, self.store.now());
-            self.store.put_key(record).await.unwrap();
+            self.store.put_key(record, "admin:ops".into()).await.unwrap();
             made.push(secret);
         }
         let tenant = made.pop().unwrap();

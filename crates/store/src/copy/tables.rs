@@ -54,6 +54,8 @@ pub(super) const TABLES: &[CopiedTable] = &[
     table("store_freeze", ID),
     table("retention_progress", ID),
     table("retention_notices", &["queue", "tenant"]),
+    table("audit", &["seq"]),
+    table("audit_marks", &["name"]),
 ];
 
 /// SQLite's triggers fill these when runs are copied.

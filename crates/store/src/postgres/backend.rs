@@ -9,12 +9,13 @@ use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::policy::Limits;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{
-    ChangesAnswer, DuplicatesAnswer, HealthAnswer, LeasedRun, OperationItemsPage, OperationView, OperationsPage,
-    PatternDetail, PatternView, PatternsPage, QueueSettings, QueueView, QueuesAnswer, RevisionView, RunDetail,
-    RunsPage, StatsAnswer, StoreFreeze, TenantHealth, TenantsAnswer,
+    AuditAnswer, ChangesAnswer, DuplicatesAnswer, HealthAnswer, LeasedRun, OperationItemsPage, OperationView,
+    OperationsPage, PatternDetail, PatternView, PatternsPage, QueueSettings, QueueView, QueuesAnswer, RevisionView,
+    RunDetail, RunsPage, StatsAnswer, StoreFreeze, TenantHealth, TenantsAnswer,
 };
 use redrive_engine::attempt::start::CommittedStart;
-use redrive_engine::error::Result;
+use redrive_engine::audit::{AuditCall, AuditMark, AuditSettings};
+use redrive_engine::error::{Error, Result};
 use redrive_engine::freeze::FreezeCache;
 use redrive_engine::lease::grant::GrantedLease;
 use redrive_engine::metrics::StoreMetrics;
@@ -35,6 +36,7 @@ use tokio::sync::watch;
 
 use crate::postgres::connection::{ANSWER_MAX, within};
 use crate::postgres::store::{PgStore, read};
+use crate::shared::audit;
 use crate::shared::changes;
 use crate::shared::detail;
 use crate::shared::duplicates;
@@ -136,6 +138,21 @@ impl Backend for PgStore {
         self.fold().await
     }
 
+    fn audit_settings(&self) -> &AuditSettings {
+        &self.audit
+    }
+
+    async fn keep_audit_head(&self) -> Result<()> {
+        let Some(file) = self.audit_head.clone() else { return Ok(()) };
+        let Some(head) = read!(self, snapshot => audit::mark(&snapshot, AuditMark::Head))? else { return Ok(()) };
+        let written = tokio::task::spawn_blocking(move || file.note(head)).await;
+        match written {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(Error::Unexpected(format!("the audit head was not written: {error}"))),
+            Err(lost) => Err(Error::Unexpected(format!("a write did not end: {lost}"))),
+        }
+    }
+
     async fn complete_start(&self, _: Owner, begun: CommittedStart) -> Result<Started> {
         read!(self, snapshot => lease_contents::complete_start(&snapshot, begun))
     }
@@ -223,6 +240,9 @@ impl Backend for PgStore {
             }
         }
         self.committer.close().await;
+        if let Err(error) = Backend::keep_audit_head(self).await {
+            tracing::warn!(%error, "audit head not written");
+        }
         self.batch_readers.close().await;
         self.notifier.close().await;
         self.readers.close();
@@ -309,6 +329,11 @@ impl Reads for PgStore {
     async fn queue(&self, name: &QueueName) -> Result<QueueView> {
         let name = name.clone();
         read!(self, snapshot => queues::one_queue(&snapshot, &name, &self.shared.policies))
+    }
+
+    async fn audit(&self, scope: &TenantScope, call: AuditCall) -> Result<AuditAnswer> {
+        let scope = scope.clone();
+        read!(self, snapshot => audit::list(&snapshot, &scope, &call))
     }
 
     async fn keys(&self) -> Result<Vec<KeyRecord>> {

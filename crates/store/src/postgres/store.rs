@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use redrive_core::policy::Policies;
 use tokio::sync::Mutex;
 
+use crate::audit_head::HeadFile;
 use crate::copy::half_copied;
 use crate::postgres::commit::committer::{Committer, ReplicaContext};
 use crate::postgres::commit::fold;
@@ -21,6 +22,7 @@ use crate::postgres::connection::{ANSWER_MAX, PgSession, within};
 use crate::postgres::rows::breakers::QuietBreakers;
 use crate::postgres::schema;
 use crate::shared::queues;
+use redrive_engine::audit::AuditSettings;
 use redrive_engine::clock::{Clock, Dice};
 use redrive_engine::error::{PortResult, Result};
 use redrive_engine::freeze::FreezeCache;
@@ -61,6 +63,9 @@ pub struct PgStore {
     pub(crate) folding: Mutex<Option<PgSession>>,
     /// The name under which this replica works on operations.
     pub(crate) worker: OnceLock<String>,
+    pub(crate) audit: AuditSettings,
+    /// None: the head is kept in the database alone.
+    pub(crate) audit_head: Option<Arc<HeadFile>>,
 }
 
 /// Reads over a connection of the pool, in one snapshot.
@@ -122,7 +127,16 @@ impl PgStore {
             followed,
             folding,
             worker,
+            audit: AuditSettings::default(),
+            audit_head: None,
         })
+    }
+
+    /// `[audit]` of the configuration.
+    #[must_use]
+    pub fn with_audit(self, settings: AuditSettings) -> Self {
+        let audit_head = settings.head_to.clone().map(|path| Arc::new(HeadFile::new(path)));
+        Self { audit: settings, audit_head, ..self }
     }
 
     /// Commits a command that is not about one run.

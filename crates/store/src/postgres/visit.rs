@@ -1,20 +1,33 @@
 //! Access to a store without or beside its servers, for `keys`, `doctor` and `store check`. Never creates or migrates
 //! a store.
 
-use redrive_core::time::Timestamp;
-use redrive_core::wire::{HealthAnswer, Role};
+use std::sync::Arc;
 
+use redrive_core::audit::{ChainPoint, ChainedEntry, Tampered, Verified};
+use redrive_core::policy::Policies;
+use redrive_core::time::Timestamp;
+use redrive_core::wire::HealthAnswer;
+
+use crate::postgres::commit::due_watermarks::DueWatermarks;
+use crate::postgres::commit::prefetch::TenantIds;
 use crate::postgres::commit::writer_connection::WriterConnection;
 use crate::postgres::connection::address::Address;
 use crate::postgres::connection::clock;
 use crate::postgres::reads::columns::{Columns as _, number, owned};
+use crate::postgres::rows::PgRows;
 use crate::postgres::schema;
+use crate::shared::audit as shared_audit;
 use crate::shared::check::{Miscounted, closed_states};
 use crate::shared::{figures, keys, queues};
+use redrive_engine::audit;
+use redrive_engine::clock::SystemDice;
+use redrive_engine::counters::CounterDeltas;
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::freeze::{EPOCHS_RAISED_BY, restored_document};
 use redrive_engine::model::{KeyRecord, TenantScope};
-use redrive_engine::runs::document::position;
+use redrive_engine::ports::backend::Unpaced;
+use redrive_engine::ports::rows::EngineRows as _;
+use redrive_engine::tx::{Tx, TxCache};
 
 /// A server stamps every second.
 const RUNNING_MS: u64 = 10_000;
@@ -86,31 +99,52 @@ impl Visit {
         self.connection.wait(keys::list_keys(&self.connection.session.snapshot()))
     }
 
-    pub fn put_key(&mut self, key: &KeyRecord) -> Result<()> {
-        let sql = "INSERT INTO keys (id, hash, role, tenant, note, created_at, expires_at, revoked_at, lineage)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
-        self.connection.execute(
-            sql,
-            &[
-                &key.id,
-                &key.hash.as_slice(),
-                &position(Role::ALL, &key.role),
-                &key.tenant.as_ref().map(|tenant| tenant.as_str()),
-                &key.note.as_ref().map(|note| note.as_str().as_bytes()),
-                &key.created_at.as_millis(),
-                &key.expires_at.map(Timestamp::as_millis),
-                &key.revoked_at.map(Timestamp::as_millis),
-                &key.lineage,
-            ],
-        )?;
-        Ok(())
+    /// Commits a use case beside the servers' writers, with its acts.
+    pub fn commit<T>(&mut self, act: impl FnOnce(&mut Tx<'_>) -> redrive_engine::Result<T>) -> Result<T> {
+        let done = self.try_commit(act);
+        if done.is_err() {
+            self.connection.roll_back();
+        }
+        done
     }
 
-    /// False if there is no such key. Revoking again keeps the first time.
-    pub fn revoke_key(&mut self, id: &str) -> Result<bool> {
-        let now = self.now()?.as_millis();
-        let sql = "UPDATE keys SET revoked_at = coalesce(revoked_at, $1) WHERE id = $2";
-        Ok(self.connection.execute(sql, &[&now, &id])? == 1)
+    fn try_commit<T>(&mut self, act: impl FnOnce(&mut Tx<'_>) -> redrive_engine::Result<T>) -> Result<T> {
+        let (names, mut watermarks, mut known) = (TenantIds::default(), DueWatermarks::default(), TxCache::default());
+        let policies = Policies::default();
+        let mut rows = PgRows::new(&mut self.connection, &names, &mut watermarks, Arc::default());
+        let now = Timestamp::from_millis(rows.begin(std::iter::empty())?);
+        let mut tx = Tx {
+            rows: &mut rows,
+            now,
+            dice: &SystemDice,
+            policies: &policies,
+            known: &mut known,
+            counters: CounterDeltas::default(),
+            audit: Vec::new(),
+            pace: &Unpaced,
+            wake: false,
+        };
+        let done = act(&mut tx)?;
+        audit::chain(&mut tx)?;
+        let Tx { counters, .. } = tx;
+        rows.fold(counters, now)?;
+        rows.commit()?;
+        Ok(done)
+    }
+
+    /// Checks the audit log against itself and positions that were kept outside the database; `each` sees every entry.
+    pub fn verify_audit(
+        &mut self,
+        outside: Vec<ChainPoint>,
+        each: impl FnMut(&ChainedEntry) -> Result<()>,
+    ) -> Result<std::result::Result<Verified, Tampered>> {
+        let session = &self.connection.session;
+        let verified = self.connection.wait(async {
+            session.client.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
+            shared_audit::verify(&session.snapshot(), outside, each).await
+        });
+        self.connection.roll_back();
+        verified
     }
 
     pub fn setup(&mut self) -> Result<Setup> {

@@ -2,6 +2,7 @@
 //! interface that the adapters implement.
 
 pub(crate) mod attempts;
+pub(crate) mod audit;
 pub(crate) mod changes;
 pub(crate) mod check;
 pub(crate) mod columns;

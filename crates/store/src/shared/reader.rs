@@ -135,7 +135,7 @@ pub(crate) trait SqlReader {
         Ok(FirstRow(self.rows(sql, values).await?.0.into_iter().next()))
     }
 
-    /// A hint to use an index of `runs`, where the dialect has hints.
+    /// A hint to use an index, where the dialect has hints.
     fn index_hint(index: &str) -> String;
     /// `column` is one of a list.
     fn one_of(column: &str, list: SqlParam, params: &mut SqlParams) -> String;

@@ -7,11 +7,12 @@ use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::policy::Limits;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{
-    ChangesAnswer, DuplicatesAnswer, HealthAnswer, LeasedRun, OperationItemsPage, OperationView, OperationsPage,
-    PatternDetail, PatternView, PatternsPage, QueueSettings, QueueView, QueuesAnswer, RevisionView, RunDetail,
-    RunsPage, StatsAnswer, StoreFreeze, TenantHealth, TenantsAnswer,
+    AuditAnswer, ChangesAnswer, DuplicatesAnswer, HealthAnswer, LeasedRun, OperationItemsPage, OperationView,
+    OperationsPage, PatternDetail, PatternView, PatternsPage, QueueSettings, QueueView, QueuesAnswer, RevisionView,
+    RunDetail, RunsPage, StatsAnswer, StoreFreeze, TenantHealth, TenantsAnswer,
 };
 use redrive_engine::attempt::start::CommittedStart;
+use redrive_engine::audit::{AuditCall, AuditMark, AuditSettings};
 use redrive_engine::clock::Clock as _;
 use redrive_engine::error::Result;
 use redrive_engine::freeze::FreezeCache;
@@ -32,6 +33,7 @@ use redrive_engine::ports::backend::{Backend, Owner, Reads, Route};
 use redrive_engine::tx::Tx;
 use tokio::sync::watch;
 
+use crate::shared::audit;
 use crate::shared::changes;
 use crate::shared::detail;
 use crate::shared::duplicates;
@@ -127,6 +129,19 @@ impl Backend for SqliteStore {
         Ok(Swept::default())
     }
 
+    fn audit_settings(&self) -> &AuditSettings {
+        &self.audit
+    }
+
+    async fn keep_audit_head(&self) -> Result<()> {
+        let file = self.audit_head.clone();
+        let keep = move |conn: &rusqlite::Connection| match ready(audit::mark(conn, AuditMark::Head))? {
+            Some(head) => Ok(file.note(head)?),
+            None => Ok(()),
+        };
+        self.read(keep).await
+    }
+
     async fn complete_start(&self, owner: Owner, begun: CommittedStart) -> Result<Started> {
         self.read_for(owner, move |conn| ready(lease_contents::complete_start(conn, begun))).await
     }
@@ -206,6 +221,9 @@ impl Backend for SqliteStore {
 
     async fn close(&self) {
         self.committer.close().await;
+        if let Err(error) = Backend::keep_audit_head(self).await {
+            tracing::warn!(%error, "audit head not written");
+        }
         self.readers.close();
         self.key_readers.close();
     }
@@ -291,6 +309,11 @@ impl Reads for SqliteStore {
         let name = name.clone();
         let policies = self.policies.clone();
         self.read(move |conn| ready(queues::one_queue(conn, &name, &policies))).await
+    }
+
+    async fn audit(&self, scope: &TenantScope, call: AuditCall) -> Result<AuditAnswer> {
+        let scope = scope.clone();
+        self.read_for(&scope.clone(), move |conn| ready(audit::list(conn, &scope, &call))).await
     }
 
     async fn keys(&self) -> Result<Vec<KeyRecord>> {

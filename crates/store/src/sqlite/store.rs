@@ -6,6 +6,7 @@ use std::sync::Arc;
 use redrive_core::policy::Policies;
 use redrive_core::time::Timestamp;
 
+use crate::audit_head::{self, HeadFile};
 use crate::copy::{half_copied, is_half_copied};
 use crate::shared::queues;
 use crate::shared::reader::ready;
@@ -17,6 +18,7 @@ use crate::sqlite::connection::readers::{KEY_READERS, READERS, Readers};
 use crate::sqlite::rows::run_names;
 use crate::sqlite::rows::{SqliteRows, WriterCache};
 use crate::sqlite::schema;
+use redrive_engine::audit::AuditSettings;
 use redrive_engine::clock::{Clock, Dice, SteadyClock};
 use redrive_engine::counters::CounterDeltas;
 use redrive_engine::error::{PortResult, Result};
@@ -47,6 +49,8 @@ pub struct SqliteStore {
     pub(crate) policy_cache: PolicyCache,
     pub(crate) freeze_cache: FreezeCache,
     pub(crate) followed: Arc<Followed>,
+    pub(crate) audit: AuditSettings,
+    pub(crate) audit_head: Arc<HeadFile>,
     /// Dropped last: the folder is locked while anything of it is open.
     _held: FolderLock,
 }
@@ -61,6 +65,15 @@ impl SqliteStore {
     /// machine may lose or damage it.
     pub fn open_throw_away(options: Options) -> Result<Self> {
         Self::open_with(options, connection::do_not_sync)
+    }
+
+    /// `[audit]` of the configuration. The head goes to a file in the folder if no other is named.
+    #[must_use]
+    pub fn with_audit(mut self, settings: AuditSettings) -> Self {
+        if let Some(path) = &settings.head_to {
+            self.audit_head = Arc::new(HeadFile::new(path.clone()));
+        }
+        Self { audit: settings, ..self }
     }
 
     fn open_with(options: Options, set: fn(&rusqlite::Connection) -> PortResult<()>) -> Result<Self> {
@@ -98,6 +111,8 @@ impl SqliteStore {
             policy_cache,
             freeze_cache: FreezeCache::default(),
             followed: Arc::default(),
+            audit: AuditSettings::default(),
+            audit_head: Arc::new(HeadFile::new(folder.join(audit_head::FILE_NAME))),
             _held: held,
         })
     }
@@ -144,6 +159,7 @@ impl SqliteStore {
                 policies: &policies,
                 known: &mut known,
                 counters: CounterDeltas::default(),
+                audit: Vec::new(),
                 pace: &Unpaced,
                 wake: false,
             })?)

@@ -3,19 +3,28 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use redrive_core::audit::{ChainPoint, ChainedEntry, Tampered, Verified};
+use redrive_core::policy::Policies;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::HealthAnswer;
 
+use crate::shared::audit as shared_audit;
 use crate::shared::check::{Miscounted, closed_states};
 use crate::shared::reader::ready;
 use crate::shared::{figures, keys, queues};
 use crate::sqlite::connection;
 use crate::sqlite::connection::folder;
-use crate::sqlite::rows::keys::{insert_key, revoke_key};
+use crate::sqlite::rows::{SqliteRows, WriterCache};
 use crate::sqlite::schema;
-use redrive_engine::clock::Clock;
+use redrive_engine::audit;
+use redrive_engine::clock::{Clock, SystemDice};
+use redrive_engine::counters::CounterDeltas;
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::model::{KeyRecord, TenantScope};
+use redrive_engine::ports::backend::Unpaced;
+use redrive_engine::ports::rows::EngineRows as _;
+use redrive_engine::tx::{Tx, TxCache};
+use rusqlite::TransactionBehavior;
 
 /// Complaints that a check lists at most.
 const COMPLAINTS_MAX: u32 = 20;
@@ -53,12 +62,40 @@ impl Visit {
         ready(keys::list_keys(&self.conn))
     }
 
-    pub fn put_key(&self, key: &KeyRecord) -> Result<()> {
-        insert_key(&self.conn, key)
+    /// Commits a use case beside the server's writer, with its acts.
+    pub fn commit<T>(&mut self, act: impl FnOnce(&mut Tx<'_>) -> redrive_engine::Result<T>) -> Result<T> {
+        let now = self.clock.now();
+        let transaction = self.conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let (mut memory, mut known, policies) = (WriterCache::default(), TxCache::default(), Policies::default());
+        let mut rows = SqliteRows::new(&transaction, &mut memory);
+        let mut tx = Tx {
+            rows: &mut rows,
+            now,
+            dice: &SystemDice,
+            policies: &policies,
+            known: &mut known,
+            counters: CounterDeltas::default(),
+            audit: Vec::new(),
+            pace: &Unpaced,
+            wake: false,
+        };
+        let done = act(&mut tx)?;
+        audit::chain(&mut tx)?;
+        let Tx { counters, .. } = tx;
+        rows.fold(counters, now)?;
+        drop(rows);
+        transaction.commit()?;
+        Ok(done)
     }
 
-    pub fn revoke_key(&self, id: &str) -> Result<bool> {
-        revoke_key(&self.conn, id, self.clock.now())
+    /// Checks the audit log against itself and positions that were kept outside the database; `each` sees every entry.
+    pub fn verify_audit(
+        &mut self,
+        outside: Vec<ChainPoint>,
+        each: impl FnMut(&ChainedEntry) -> Result<()>,
+    ) -> Result<std::result::Result<Verified, Tampered>> {
+        let snapshot = self.conn.transaction()?;
+        ready(shared_audit::verify(&*snapshot, outside, each))
     }
 
     pub fn setup(&self) -> Result<Setup> {

@@ -187,7 +187,7 @@ pub async fn runs_without_payload_starve_nobody(world: World) {
     for n in 0..4 {
         world.enqueue("acme", &format!("whole-{n}")).await;
     }
-    world.store.put_queue("default".parse().unwrap(), Default::default()).await.unwrap();
+    world.store.put_queue("default".parse().unwrap(), Default::default(), "admin:ops".into()).await.unwrap();
     assert_eq!((world.counted(StateName::Dead).await, world.counted(StateName::Scheduled).await), (1_000, 8));
     let leased = world.lease(4).await;
     assert!(leased.len() == 4 && leased.iter().all(|run| run.run_id.as_str().starts_with("whole")));

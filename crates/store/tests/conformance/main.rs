@@ -9,6 +9,7 @@
     reason = "a case that can't go on fails; the world is shared with other suites"
 )]
 
+mod audit;
 mod breakers;
 mod corrupt_rows;
 mod decisions;
@@ -306,6 +307,14 @@ macro_rules! every_case {
             decisions::a_fallback_queue_gets_the_run_and_its_counters,
             decisions::refused_success_is_a_failure_with_a_stable_answer,
             decisions::retry_spend_of_a_tenant_is_summed_by_day,
+            audit::every_act_is_an_entry_of_the_chain,
+            audit::refused_and_automatic_changes_are_no_acts,
+            audit::an_operation_and_its_items_share_their_id,
+            audit::the_log_is_filtered_and_paged,
+            audit::a_tenant_sees_only_entries_about_itself,
+            audit::changes_to_the_stored_log_are_found,
+            audit::only_an_exported_prefix_is_removed,
+            audit::writers_of_many_runs_make_one_chain,
             engine::run_with_an_expired_lease_fails_as_silent,
             engine::live_workers_do_not_hide_a_silent_one,
             engine::our_own_absence_extends_a_lease_once,

@@ -43,8 +43,11 @@ pub async fn a_restored_store_hands_out_nothing_until_released(world: World) {
     world.wait(DAY_MS);
     assert_eq!(world.store.reject_unclaimed(10).await.unwrap().moved, 0, "nobody could claim them");
 
-    assert!(world.store.lift_freeze().await.unwrap().is_some());
-    assert_eq!((world.store.freeze().await.unwrap(), world.store.lift_freeze().await.unwrap()), (None, None));
+    assert!(world.store.lift_freeze("operator:ops".into(), None).await.unwrap().is_some());
+    assert_eq!(
+        (world.store.freeze().await.unwrap(), world.store.lift_freeze("operator:ops".into(), None).await.unwrap()),
+        (None, None)
+    );
     assert_eq!(world.lease(10).await.len(), 2);
 }
 
@@ -54,7 +57,7 @@ pub async fn leases_granted_after_a_backup_are_fenced_off(world: World) {
     let after = lease_one(&world).await;
     world.store.heartbeat(after.clone()).await.unwrap();
     let world = world.restored(backup).await;
-    world.store.lift_freeze().await.unwrap();
+    world.store.lift_freeze("operator:ops".into(), None).await.unwrap();
     let now = lease_one(&world).await;
     assert_eq!(now.lease.attempt, after.lease.attempt, "the same attempt is given out again");
     lost(&world.store.heartbeat(after.clone()).await);

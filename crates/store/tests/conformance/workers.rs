@@ -199,7 +199,7 @@ pub async fn key_lineage_keeps_access_to_its_own_runs(world: World) {
             expires_at: None,
             revoked_at: None,
         };
-        world.store.put_key(key).await.unwrap();
+        world.store.put_key(key, "admin:ops".into()).await.unwrap();
         let found = world.store.key_by_hash(hash).await.unwrap().unwrap();
         assert!(worked_on("started", KeyMark::of_lineage(&found.lineage)).await, "{id}");
     }

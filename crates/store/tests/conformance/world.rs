@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use redrive_core::audit::{ChainPoint, Tampered, Verified};
 use redrive_core::classify::{Evidence, classify};
 use redrive_core::detect::{ReportedSuccess, observe};
 use redrive_core::ids::{QueueName, RunId, Tenant};
@@ -12,10 +13,12 @@ use redrive_core::strategy::Failure;
 use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{FailureAnswer, LeasedRun, QueueSettings, RunDetail, StartAnswer, StepStatus, Versions};
+use redrive_engine::error::PortResult;
+use redrive_engine::tx::Tx;
 use redrive_engine::{
-    About, AttemptBody, Clock, FailedAttempt, Fit, LeaseCall, ManualClock, NewFailure, NewRun, NewStep, Payload,
-    PayloadKind, Result, RunRef, SeededDice, Start, StartHow, Store, Success, TenantScope, Triage, TriageAct, Triaged,
-    UnderLease, encode,
+    About, AttemptBody, AuditSettings, Clock, FailedAttempt, Fit, LeaseCall, ManualClock, NewFailure, NewRun, NewStep,
+    Payload, PayloadKind, Result, RunRef, SeededDice, Start, StartHow, Store, Success, TenantScope, Triage, TriageAct,
+    Triaged, UnderLease, encode,
 };
 use redrive_store::postgres::PgStore;
 use redrive_store::sqlite::SqliteStore;
@@ -47,21 +50,24 @@ enum Place {
 pub struct StoreBackup(Place);
 
 async fn open(place: &Place, clock: &Arc<ManualClock>, policies: &Policies) -> Arc<dyn Store> {
-    let policies = policies.clone();
-    let dice = Arc::new(SeededDice::new(7));
     match place {
-        Place::Folder(folder) => {
-            let folder = folder.path().join("data");
-            let options = sqlite::Options { folder, clock: clock.clone(), dice, policies };
-            Arc::new(SqliteStore::open(options).unwrap())
-        }
-        Place::Database(database) => {
-            let (url, clock) = (database.url().to_owned(), Some(clock.clone() as Arc<dyn Clock>));
-            let options =
-                postgres::Options { url, clock, dice, policies, writer_connections: postgres::WRITER_CONNECTIONS };
-            Arc::new(PgStore::open(options).await.unwrap())
-        }
+        Place::Folder(_) => Arc::new(open_folder(place, clock, policies)),
+        Place::Database(_) => Arc::new(open_database(place, clock, policies).await),
     }
+}
+
+fn open_folder(place: &Place, clock: &Arc<ManualClock>, policies: &Policies) -> SqliteStore {
+    let Place::Folder(folder) = place else { panic!("not a folder") };
+    let (folder, dice) = (folder.path().join("data"), Arc::new(SeededDice::new(7)));
+    SqliteStore::open(sqlite::Options { folder, clock: clock.clone(), dice, policies: policies.clone() }).unwrap()
+}
+
+async fn open_database(place: &Place, clock: &Arc<ManualClock>, policies: &Policies) -> PgStore {
+    let Place::Database(database) = place else { panic!("not a database") };
+    let (url, clock) = (database.url().to_owned(), Some(clock.clone() as Arc<dyn Clock>));
+    let (dice, policies, writer_connections) =
+        (Arc::new(SeededDice::new(7)), policies.clone(), postgres::WRITER_CONNECTIONS);
+    PgStore::open(postgres::Options { url, clock, dice, policies, writer_connections }).await.unwrap()
 }
 
 impl World {
@@ -185,6 +191,51 @@ impl World {
         }
     }
 
+    /// The same store after a restart that sets `audit_days`.
+    pub async fn with_audit_days(self, days: u32) -> Self {
+        let Self { store, clock, policies, place } = self;
+        store.close().await;
+        drop(store);
+        let audit = AuditSettings { days: Some(days), ..AuditSettings::default() };
+        let store: Arc<dyn Store> = match &place {
+            Place::Folder(_) => Arc::new(open_folder(&place, &clock, &policies).with_audit(audit)),
+            Place::Database(_) => Arc::new(open_database(&place, &clock, &policies).await.with_audit(audit)),
+        };
+        Self { store, clock, policies, place }
+    }
+
+    /// As `redrive audit verify` does it, beside the store.
+    pub fn verify_audit(&self, outside: Vec<ChainPoint>) -> std::result::Result<Verified, Tampered> {
+        let again = outside.clone();
+        self.visit(|visit| visit.verify_audit(outside, |_| Ok(())), |visit| visit.verify_audit(again, |_| Ok(())))
+    }
+
+    /// As a command does it that opens the store itself.
+    pub fn commit(&self, act: impl FnOnce(&mut Tx<'_>) -> Result<()> + Send + Clone) {
+        let again = act.clone();
+        self.visit(|visit| visit.commit(act), |visit| visit.commit(again));
+    }
+
+    /// On a thread of its own: a visit waits for its database.
+    fn visit<T: Send>(
+        &self,
+        folder: impl FnOnce(&mut sqlite::Visit) -> PortResult<T> + Send,
+        database: impl FnOnce(&mut postgres::Visit) -> PortResult<T> + Send,
+    ) -> T {
+        let visit = || match &self.place {
+            Place::Folder(place) => {
+                let mut visit = sqlite::Visit::open(&place.path().join("data"), self.clock.clone()).unwrap();
+                folder(&mut visit).unwrap()
+            }
+            Place::Database(place) => database(&mut postgres::Visit::open(place.url()).unwrap()).unwrap(),
+        };
+        std::thread::scope(|scope| scope.spawn(visit).join().unwrap())
+    }
+
+    pub fn is_shared(&self) -> bool {
+        matches!(self.place, Place::Database(_))
+    }
+
     /// Where somebody else reaches the database too.
     pub fn url(&self) -> &str {
         match &self.place {
@@ -264,7 +315,7 @@ impl World {
 
     pub async fn retried_by_caller(&self, queue: &str) {
         let settings = QueueSettings { retry_by: redrive_core::policy::RetryBy::Caller, ..QueueSettings::default() };
-        self.store.put_queue(queue.parse().unwrap(), settings).await.unwrap();
+        self.store.put_queue(queue.parse().unwrap(), settings, "admin:ops".into()).await.unwrap();
     }
 }
 

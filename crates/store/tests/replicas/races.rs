@@ -221,7 +221,7 @@ async fn queue_settings_reach_other_replicas_within_a_second() {
     assert_eq!(other.report(send(1)).await.unwrap().answer.state, StateName::Scheduled);
     let policy = redrive_core::policy::PolicyLayer { max_attempts: Some(2), ..Default::default() };
     let settings = QueueSettings { policy, ..QueueSettings::default() };
-    world.store.put_queue("default".parse().unwrap(), settings).await.unwrap();
+    world.store.put_queue("default".parse().unwrap(), settings, "admin:ops".into()).await.unwrap();
     world.wait(1_000);
     assert_eq!(other.report(send(2)).await.unwrap().answer.state, StateName::Dead);
 }

@@ -149,10 +149,10 @@ impl Keys {
     async fn make(store: &dyn Store) -> anyhow::Result<Self> {
         let (admin, record) = auth::new_key(&SystemDice, Role::Admin, None, Some("yours".into()), None, store.now());
         let hash = record.hash;
-        store.put_key(record).await?;
+        store.put_key(record, "demo".into()).await?;
         let (worker, record) =
             auth::new_key(&SystemDice, Role::Worker, None, Some("the fleet".into()), None, store.now());
-        store.put_key(record).await?;
+        store.put_key(record, "demo".into()).await?;
         Ok(Self { admin, hash, worker })
     }
 }

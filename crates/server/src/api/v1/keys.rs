@@ -5,7 +5,7 @@ use redrive_core::wire::{CreateKey, CreatedKey, KeyView, KeysAnswer, Role};
 use redrive_engine::KeyRecord;
 
 use crate::app::App;
-use crate::auth::{Admin, new_key};
+use crate::auth::{Admin, Principal, new_key};
 use crate::body::Json;
 use crate::call::{ApiCall, Reply};
 use crate::path::ServerId;
@@ -23,11 +23,11 @@ pub(crate) async fn all(app: &App) -> Result<Vec<KeyView>> {
 }
 
 pub(crate) async fn create(app: App, call: ApiCall<Admin, (), NoQuery, Json<CreateKey>>) -> Result<Reply<CreatedKey>> {
-    Ok(Reply::new(make(&app, call.body.value).await?, true))
+    Ok(Reply::new(make(&app, &call.who, call.body.value).await?, true))
 }
 
 /// Only this answer contains the secret.
-pub(crate) async fn make(app: &App, request: CreateKey) -> Result<CreatedKey> {
+pub(crate) async fn make(app: &App, who: &Principal, request: CreateKey) -> Result<CreatedKey> {
     let CreateKey { role, tenant, note, expires_at } = request;
     let now = app.store.now();
     if expires_at.is_some_and(|at| at <= now) {
@@ -36,16 +36,16 @@ pub(crate) async fn make(app: &App, request: CreateKey) -> Result<CreatedKey> {
     let tenant = tenant_of(role, tenant.as_ref().map(redrive_core::text::Label::as_str))?;
     let (secret, record) = new_key(app.dice.as_ref(), role, tenant, note, expires_at, now);
     let created = CreatedKey { id: record.id.clone(), key: secret, role, tenant: tenant_word(record.tenant.as_ref()) };
-    app.store.put_key(record).await?;
+    app.store.put_key(record, who.actor()).await?;
     Ok(created)
 }
 
 pub(crate) async fn revoke(app: App, call: ApiCall<Admin, ServerId>) -> Result<Reply<KeyView>> {
-    Ok(Reply::ok(revoke_one(&app, call.path.0).await?))
+    Ok(Reply::ok(revoke_one(&app, &call.who, call.path.0).await?))
 }
 
-pub(crate) async fn revoke_one(app: &App, id: String) -> Result<KeyView> {
-    let known = app.store.revoke_key(&id).await?;
+pub(crate) async fn revoke_one(app: &App, who: &Principal, id: String) -> Result<KeyView> {
+    let known = app.store.revoke_key(&id, who.actor()).await?;
     app.keyring.forget();
     let revoked = app.store.keys().await?.into_iter().find(|key| known && key.id == id);
     let key = revoked.ok_or(redrive_engine::Error::NotFound("key"))?;

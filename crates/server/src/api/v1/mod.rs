@@ -1,5 +1,6 @@
 //! `/v1`.
 
+pub(crate) mod audit;
 pub(crate) mod breakers;
 pub(crate) mod effects;
 pub(crate) mod failures;

@@ -96,5 +96,5 @@ pub(crate) async fn cancel(app: App, call: SteerCall) -> SteerResult {
 }
 
 async fn steer(app: &App, call: SteerCall, by: Steer) -> SteerResult {
-    Ok(Reply::ok(app.store.steer_operation(&call.path.0, by).await?))
+    Ok(Reply::ok(app.store.steer_operation(&call.path.0, by, call.who.actor()).await?))
 }

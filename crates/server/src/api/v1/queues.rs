@@ -4,7 +4,7 @@ use redrive_core::ids::QueueName;
 use redrive_core::wire::{QueueSettings, QueueView, QueuesAnswer};
 
 use crate::app::App;
-use crate::auth::{Admin, Operator};
+use crate::auth::{Admin, Operator, Principal};
 use crate::body::Json;
 use crate::call::{ApiCall, Reply};
 use crate::problem::{HttpProblem, Result};
@@ -36,10 +36,10 @@ pub(crate) async fn put(
     app: App,
     call: ApiCall<Admin, QueueName, NoQuery, Json<QueueSettings>>,
 ) -> Result<Reply<QueueView>> {
-    Ok(Reply::ok(set(&app, call.path, call.body.value).await?))
+    Ok(Reply::ok(set(&app, &call.who, call.path, call.body.value).await?))
 }
 
-pub(crate) async fn set(app: &App, name: QueueName, settings: QueueSettings) -> Result<QueueView> {
+pub(crate) async fn set(app: &App, who: &Principal, name: QueueName, settings: QueueSettings) -> Result<QueueView> {
     if let Err(bad) = settings.policy.check() {
         return Err(HttpProblem::invalid_field(
             &format!("policy.{}", bad.field),
@@ -49,5 +49,5 @@ pub(crate) async fn set(app: &App, name: QueueName, settings: QueueSettings) -> 
     if settings.policy.limits.is_some() {
         return Err(HttpProblem::invalid_field("policy.limits", "belong to a tenant, its tier or the defaults"));
     }
-    Ok(app.store.put_queue(name, settings).await?)
+    Ok(app.store.put_queue(name, settings, who.actor()).await?)
 }

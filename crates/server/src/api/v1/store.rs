@@ -17,9 +17,9 @@ pub(crate) async fn release(
     if reason.decode().trim().is_empty() {
         return Err(HttpProblem::plain(Code::ReasonRequired));
     }
-    let frozen = app.store.lift_freeze().await?;
+    let frozen = app.store.lift_freeze(call.who.actor(), Some(reason)).await?;
     if let Some(freeze) = frozen {
-        tracing::warn!(actor = %call.who.actor(), restored_at = %freeze.restored_at, "restored store released");
+        tracing::warn!(actor = call.who.actor().name, restored_at = %freeze.restored_at, "restored store released");
     }
     Ok(Reply::ok(StoreReleaseAnswer { released: frozen.is_some(), frozen }))
 }

@@ -5,6 +5,7 @@ use crate::shared::records::FromRow as _;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::LazyLock;
 
+use redrive_core::audit::ChainedEntry;
 use redrive_core::ids::RunId;
 use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
@@ -135,6 +136,8 @@ pub(crate) struct PendingWrites {
     /// Runs whose open effects become unknown, and since when.
     pub(crate) doubts: BTreeMap<i64, i64>,
     pub(crate) tally: Option<(CounterDeltas, Timestamp)>,
+    /// The last of them is the new head.
+    pub(crate) audit: Vec<ChainedEntry>,
 }
 
 /// The columns of a run: those of [`RunRow`], then those of [`LoadedRun`].

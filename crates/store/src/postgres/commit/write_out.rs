@@ -4,6 +4,7 @@
 
 use std::sync::LazyLock;
 
+use redrive_core::audit::ChainedEntry;
 use redrive_core::lifecycle::Outcome;
 use redrive_core::retention::EndedAs;
 use redrive_core::run::StateName;
@@ -137,6 +138,9 @@ impl UnitOfWork {
         if !out.sent.is_empty() {
             writes.push(sent_payloads(out));
         }
+        if let Some(last) = out.audit.last() {
+            writes.extend([audit_entries(&out.audit), audit_head(last)]);
+        }
         writes.extend(out.tally.iter().flat_map(|(tally, now)| counter_deltas::append(tally, *now)));
         writes
     }
@@ -164,6 +168,7 @@ impl PendingWrites {
             && self.sent.is_empty()
             && self.doubts.is_empty()
             && self.tally.is_none()
+            && self.audit.is_empty()
     }
 }
 
@@ -188,7 +193,8 @@ impl RunWrite<'_> {
     }
 }
 
-const STATEMENTS: &[&str] = &[PATTERNS, ALIASES, UPDATE_RUNS, ATTEMPTS, PAYLOADS, MOVES, PATTERN_EVENTS, DOUBTS, SENT];
+const STATEMENTS: &[&str] =
+    &[PATTERNS, ALIASES, UPDATE_RUNS, ATTEMPTS, PAYLOADS, MOVES, PATTERN_EVENTS, DOUBTS, SENT, AUDIT, AUDIT_HEAD];
 
 const PATTERNS: &str =
     "INSERT INTO patterns (id, public_id, tenant, fp_version, fp_hash, template, reason, category, count,
@@ -500,6 +506,39 @@ fn sent_payloads(out: &PendingWrites) -> Write<'_> {
         column(sent.values(), |sent| sent.body.as_slice()),
     ];
     Write::new(SENT, columns)
+}
+
+const AUDIT: &str =
+    "INSERT INTO audit (seq, at, actor, role, action, tenant, subject, before, after, reason, operation,
+         source, request_id, hash)
+     SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::text[]), unnest($4::text[]), unnest($5::text[]),
+         unnest($6::text[]), unnest($7::text[]), unnest($8::text[]), unnest($9::text[]), unnest($10::text[]),
+         unnest($11::text[]), unnest($12::text[]), unnest($13::text[]), unnest($14::bytea[])";
+
+fn audit_entries(entries: &[ChainedEntry]) -> Write<'_> {
+    let columns = [
+        column(entries, |entry| entry.seq),
+        column(entries, |entry| entry.record.at.as_millis()),
+        column(entries, |entry| entry.record.actor.as_str()),
+        column(entries, |entry| entry.record.role.as_deref()),
+        column(entries, |entry| entry.record.action.as_str()),
+        column(entries, |entry| entry.record.tenant.as_deref()),
+        column(entries, |entry| entry.record.subject.as_str()),
+        column(entries, |entry| entry.record.before.as_deref()),
+        column(entries, |entry| entry.record.after.as_deref()),
+        column(entries, |entry| entry.record.reason.as_deref()),
+        column(entries, |entry| entry.record.operation.as_deref()),
+        column(entries, |entry| entry.record.from.as_deref()),
+        column(entries, |entry| entry.record.request_id.as_deref()),
+        column(entries, |entry| entry.hash.0.as_slice()),
+    ];
+    Write::new(AUDIT, columns)
+}
+
+const AUDIT_HEAD: &str = "UPDATE audit_marks SET seq = $1, hash = $2, at = $3 WHERE name = 'head'";
+
+fn audit_head(last: &ChainedEntry) -> Write<'_> {
+    Write::new(AUDIT_HEAD, []).with(last.seq).with(last.hash.0.as_slice()).with(last.record.at.as_millis())
 }
 
 #[cfg(test)]

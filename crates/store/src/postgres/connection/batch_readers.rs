@@ -129,6 +129,7 @@ impl BatchReader {
             policies: &self.shared.policies,
             known: &mut known,
             counters: CounterDeltas::default(),
+            audit: Vec::new(),
             pace: &Unpaced,
             wake: false,
         });

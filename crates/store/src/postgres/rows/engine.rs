@@ -8,7 +8,7 @@ use redrive_core::wire::Role;
 
 use crate::numbers::{counted, limit};
 use crate::postgres::commit::fold::{FOLD_LOCK, hour_of_partition, partition_name};
-use crate::postgres::reads::columns::{Columns as _, number, text};
+use crate::postgres::reads::columns::{Columns as _, number, owned_or_none, text};
 use crate::postgres::rows::PgRows;
 use crate::shared::freeze;
 use redrive_engine::counters::CounterDeltas;
@@ -119,6 +119,11 @@ impl EngineRows for PgRows<'_> {
     fn revoke_key(&mut self, id: &str, now: Timestamp) -> Result<bool> {
         let sql = "UPDATE keys SET revoked_at = coalesce(revoked_at, $2) WHERE id = $1";
         Ok(self.run(sql, &[&id, &now.as_millis()])? == 1)
+    }
+
+    fn tenant_of_key(&mut self, id: &str) -> Result<Option<String>> {
+        let found = self.ask_one("SELECT tenant FROM keys WHERE id = $1", &[&id])?;
+        Ok(found.map(|row| owned_or_none(&row, 0)).transpose()?.flatten())
     }
 
     fn spent_on(&mut self, tenant: i64, day: Timestamp) -> Result<Spend> {

@@ -2,6 +2,7 @@
 //! is read and written directly. This file has the names; each other aggregate has its own.
 
 pub(crate) mod attempts;
+pub(crate) mod audit;
 pub(crate) mod breakers;
 pub(crate) mod engine;
 pub(crate) mod ledger;

@@ -13,7 +13,6 @@ use crate::commit::writer_status::{WriterStatus, unanswered};
 use crate::sqlite::commit::checkpointer::Checkpointer;
 use crate::sqlite::connection::{classify, disable_checkpoints};
 use crate::sqlite::rows::{SqliteRows, WriterCache};
-use redrive_engine::breakers;
 use redrive_engine::clock::{Clock, Dice};
 use redrive_engine::counters::CounterDeltas;
 use redrive_engine::error::{BoxError, Error, Result};
@@ -21,6 +20,7 @@ use redrive_engine::failpoint;
 use redrive_engine::metrics::StoreMetrics;
 use redrive_engine::ports::backend::{Owner, Pace, Unpaced};
 use redrive_engine::tx::{Tx, TxCache};
+use redrive_engine::{audit, breakers};
 
 /// Commands in one transaction. More of them share the pages that they change; beyond this the pages no longer fit the
 /// cache.
@@ -253,11 +253,13 @@ impl SqliteWriter {
             policies: &self.policies,
             known: &mut self.known,
             counters: CounterDeltas::default(),
+            audit: Vec::new(),
             pace,
             wake: false,
         };
         act(&mut batch).map_err(classify)?;
         breakers::fold(&mut batch).map_err(classify)?;
+        audit::chain(&mut batch).map_err(classify)?;
         let Tx { rows, now, wake, counters, .. } = batch;
         rows.fold(counters, now).map_err(classify)?;
         failpoint::pass("before_commit");

@@ -104,6 +104,11 @@ impl EngineRows for SqliteRows<'_> {
         keys::revoke_key(self.conn, id, now)
     }
 
+    fn tenant_of_key(&mut self, id: &str) -> Result<Option<String>> {
+        let mut find = self.conn.prepare_cached("SELECT tenant FROM keys WHERE id = ?1")?;
+        Ok(find.query_row([id], |row| row.get(0)).optional()?.flatten())
+    }
+
     fn spent_on(&mut self, tenant: i64, day: Timestamp) -> Result<Spend> {
         let mut find =
             self.conn.prepare_cached("SELECT tokens, cost_micros FROM retry_spend WHERE tenant = ?1 AND day = ?2")?;

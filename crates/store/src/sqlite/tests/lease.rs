@@ -79,6 +79,7 @@ pub(crate) fn lease_on(
             policies: &policies,
             known: &mut *known,
             counters: CounterDeltas::default(),
+            audit: Vec::new(),
             pace,
             wake: false,
         });

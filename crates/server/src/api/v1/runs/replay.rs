@@ -3,7 +3,7 @@
 use redrive_core::ids::{QueueName, RunId, Tenant};
 use redrive_core::text::Label;
 use redrive_core::wire::{PlanAnswer, ReplayAnswer, ReplayRequest};
-use redrive_engine::{Error, Replay, RunRef, Triage, TriageAct, Triaged};
+use redrive_engine::{Actor, Error, Replay, RunRef, Triage, TriageAct, Triaged};
 
 use crate::app::App;
 use crate::auth::{Principal, TenantReader};
@@ -104,7 +104,7 @@ fn may_force(who: &Principal, request: &ReplayRequest) -> Result<()> {
 async fn replay_with_retries(
     app: &App,
     at: &RunRef,
-    actor: &str,
+    actor: &Actor,
     request: ReplayRequest,
     bytes: usize,
 ) -> Result<Triaged> {
@@ -120,13 +120,13 @@ async fn replay_with_retries(
 async fn try_replay(
     app: &App,
     at: &RunRef,
-    actor: &str,
+    actor: &Actor,
     request: ReplayRequest,
     bytes: usize,
 ) -> Result<redrive_engine::Result<Triaged>> {
     let reason = request.reason.clone();
     let replay = prepared(app, at, request, bytes).await?;
-    let act = TriageAct { at: at.clone(), triage: Triage::Replay(Box::new(replay)), actor: actor.to_owned(), reason };
+    let act = TriageAct { at: at.clone(), triage: Triage::Replay(Box::new(replay)), actor: actor.clone(), reason };
     Ok(app.store.triage(act).await)
 }
 

@@ -55,3 +55,42 @@ CREATE TABLE retention_notices (
     kept BIGINT NOT NULL,              -- dead letters whose time is over, kept because there is no archive
     PRIMARY KEY (queue, tenant)
 );
+
+-- ====================================================================================================================
+-- The audit log
+-- ====================================================================================================================
+
+-- An act of a person, key, schedule or agent: ids, states and digests, never payloads. Entries form a hash chain
+-- (`core/audit`): every column is part of the hash. Appended by the commit of the act, never changed.
+-- One row per act and per moved item of an operation; `audit_days` removes what was exported.
+CREATE TABLE audit (
+    seq BIGINT PRIMARY KEY,                -- from 1, without gaps
+    at BIGINT NOT NULL,                    -- never before that of the entry before it
+    tenant TEXT COLLATE "C",               -- NULL: not about one tenant
+    actor TEXT COLLATE "C" NOT NULL,
+    role TEXT COLLATE "C",
+    action TEXT COLLATE "C" NOT NULL,      -- run.replay, key.revoke, …
+    subject TEXT COLLATE "C" NOT NULL,     -- a kind and an id: run:task-42
+    before TEXT COLLATE "C",               -- JSON
+    after TEXT COLLATE "C",                -- JSON
+    reason TEXT COLLATE "C",               -- a JSON string
+    operation TEXT COLLATE "C",            -- the bulk operation that it is part of
+    source TEXT COLLATE "C",               -- the address of the request
+    request_id TEXT COLLATE "C",
+    hash BYTEA NOT NULL                    -- SHA-256 of the hash before it and the row
+);
+CREATE INDEX audit_tenant ON audit (tenant, seq) WHERE tenant IS NOT NULL;
+CREATE INDEX audit_actor ON audit (actor, seq);
+CREATE INDEX audit_action ON audit (action, seq);
+CREATE INDEX audit_subject ON audit (subject, seq);
+CREATE INDEX audit_operation ON audit (operation, seq) WHERE operation IS NOT NULL;
+
+-- A position in the audit log: `head`, the last entry; `checkpoint`, the last removed one; `sealed`, the last exported
+-- one. At most three rows.
+CREATE TABLE audit_marks (
+    name TEXT COLLATE "C" PRIMARY KEY,
+    seq BIGINT NOT NULL,
+    hash BYTEA NOT NULL,
+    at BIGINT NOT NULL,
+    sha256 TEXT COLLATE "C"                -- of the file that was exported
+) WITH (fillfactor = 10);

@@ -46,3 +46,42 @@ CREATE TABLE retention_notices (
     kept INTEGER NOT NULL,             -- dead letters whose time is over, kept because there is no archive
     PRIMARY KEY (queue, tenant)
 ) WITHOUT ROWID;
+
+-- ====================================================================================================================
+-- The audit log
+-- ====================================================================================================================
+
+-- An act of a person, key, schedule or agent: ids, states and digests, never payloads. Entries form a hash chain
+-- (`core/audit`): every column is part of the hash. Appended by the commit of the act, never changed.
+-- One row per act and per moved item of an operation; `audit_days` removes what was exported.
+CREATE TABLE audit (
+    seq INTEGER PRIMARY KEY,           -- from 1, without gaps
+    at INTEGER NOT NULL,               -- never before that of the entry before it
+    tenant TEXT,                       -- NULL: not about one tenant
+    actor TEXT NOT NULL,
+    role TEXT,
+    action TEXT NOT NULL,              -- run.replay, key.revoke, …
+    subject TEXT NOT NULL,             -- a kind and an id: run:task-42
+    before TEXT,                       -- JSON
+    after TEXT,                        -- JSON
+    reason TEXT,                       -- a JSON string
+    operation TEXT,                    -- the bulk operation that it is part of
+    source TEXT,                       -- the address of the request
+    request_id TEXT,
+    hash BLOB NOT NULL                 -- SHA-256 of the hash before it and the row
+);
+CREATE INDEX audit_tenant ON audit (tenant, seq) WHERE tenant IS NOT NULL;
+CREATE INDEX audit_actor ON audit (actor, seq);
+CREATE INDEX audit_action ON audit (action, seq);
+CREATE INDEX audit_subject ON audit (subject, seq);
+CREATE INDEX audit_operation ON audit (operation, seq) WHERE operation IS NOT NULL;
+
+-- A position in the audit log: `head`, the last entry; `checkpoint`, the last removed one; `sealed`, the last exported
+-- one. At most three rows.
+CREATE TABLE audit_marks (
+    name TEXT PRIMARY KEY,
+    seq INTEGER NOT NULL,
+    hash BLOB NOT NULL,
+    at INTEGER NOT NULL,
+    sha256 TEXT                        -- of the file that was exported
+);
