@@ -221,7 +221,9 @@ proptest! {
         if chained_again {
             log.chain_again();
         }
-        if log != whole {
+        // A chained entry after the last outside position is an append, as the product makes it.
+        let appended = chained_again && log.entries.starts_with(&whole.entries);
+        if log != whole && !appended {
             prop_assert!(log.verify(&outside).is_err(), "not found: {mutation:?}, chained again: {chained_again}");
         }
     }

@@ -129,7 +129,7 @@ fn triage_fields(triage: &Triage) -> Map<String, Value> {
 fn replay_fields(replay: &Replay) -> Map<String, Value> {
     fields([
         ("force", if replay.force { true.into() } else { Value::Null }),
-        ("payload_sha256", replay.fix.as_ref().map_or(Value::Null, |fix| hex(&fix.payload.digest).into())),
+        ("payload_digest", replay.fix.as_ref().map_or(Value::Null, |fix| hex(&fix.payload.digest).into())),
         ("instruction_sha256", replay.instruction.as_ref().map_or(Value::Null, |text| digest(text.token().as_bytes()))),
         ("model", text(replay.model.as_ref())),
         ("agent", text(replay.agent.as_ref())),

@@ -23,6 +23,7 @@ pub(crate) enum Tab {
     Operations,
     Tenants,
     Queues,
+    Audit,
     Settings,
     Nowhere,
 }
@@ -88,6 +89,7 @@ fn tabs(who: &Visitor) -> Vec<(Tab, String, &'static str)> {
         ]),
         None => tabs.push(tab(Tab::Tenants, "/tenants", "Tenants")),
     }
+    tabs.push(tab(Tab::Audit, "/audit", "Audit"));
     tabs.push(tab(Tab::Settings, "/settings", "Settings"));
     tabs
 }

@@ -2,6 +2,7 @@
 //! act through the API's own functions. One file per area.
 
 mod assets;
+mod audit;
 mod components;
 mod compose;
 mod form;

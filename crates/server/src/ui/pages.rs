@@ -5,7 +5,7 @@ use http::Method;
 use super::page::ForWhom::{Admins, Everyone, Operators};
 use super::page::{PageRoute, act, open, page};
 use super::{
-    assets, compose, layout, login, operations, overview, patterns, queues, run, runs, settings, sso, tenants,
+    assets, audit, compose, layout, login, operations, overview, patterns, queues, run, runs, settings, sso, tenants,
 };
 
 pub fn table() -> Vec<PageRoute> {
@@ -30,6 +30,7 @@ fn looking() -> Vec<PageRoute> {
         page("/tenants/{tenant}", Everyone, tenants::show),
         page("/queues", Operators, queues::list),
         page("/queues/{name}", Operators, queues::show),
+        page("/audit", Everyone, audit::get),
         page("/settings", Everyone, settings::get),
     ]
 }

@@ -30,7 +30,7 @@ async fn an_act_names_key_request_and_change() {
         (entry["before"]["state"].as_str(), entry["after"]["state"].as_str()),
         (Some("dead"), Some("scheduled"))
     );
-    assert_eq!(entry["after"]["payload_sha256"].as_str().map(str::len), Some(64));
+    assert_eq!(entry["after"]["payload_digest"].as_str().map(str::len), Some(32));
     assert!(entry["actor"].as_str().unwrap().starts_with("tenant:key-"), "{entry}");
     assert_eq!(entry["seq"], answer.get("head")["seq"]);
     assert!(!answer.text.contains("canary"), "{}", answer.text);

@@ -42,6 +42,7 @@ fn rows() -> BTreeMap<(&'static str, &'static str), &'static str> {
         (("GET", "/tenants/{tenant}"), ""),
         (("GET", "/queues"), ""),
         (("GET", "/queues/{name}"), ""),
+        (("GET", "/audit"), ""),
         (("GET", "/settings"), ""),
         (("POST", "/runs/{tenant}/{run_id}/fix"), "payload=1"),
         (("POST", "/runs/{tenant}/{run_id}/replay"), ""),

@@ -63,6 +63,7 @@ fn rows() -> BTreeMap<(&'static str, &'static str), Row> {
         row!("GET" "/v1/health", |t| format!("/v1/health?tenant={}", t.tenant), none),
         row!("GET" "/v1/stats", |t| format!("/v1/stats?tenant={}", t.tenant), none),
         row!("GET" "/v1/changes", |t| format!("/v1/changes?tenant={}", t.tenant), none),
+        row!("GET" "/v1/audit", |t| format!("/v1/audit?tenant={}", t.tenant), none),
         row!("GET" "/v1/limits", |_| "/v1/limits".into(), none),
         row!("POST" "/v1/runs/{run_id}/replay", |t| format!("/v1/runs/{}/replay", t.run), none),
         row!("POST" "/v1/runs/{run_id}/cancel", |t| format!("/v1/runs/{}/cancel", t.run), none),
