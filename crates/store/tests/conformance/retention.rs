@@ -48,7 +48,7 @@ fn kept(closed: u32, dead: u32, payload: u32) -> PolicyLayer {
 
 async fn set_queue(world: &World, queue: &str, policy: PolicyLayer) {
     let settings = QueueSettings { policy, ..QueueSettings::default() };
-    world.store.put_queue(queue.parse().unwrap(), settings).await.unwrap();
+    world.store.put_queue(queue.parse().unwrap(), settings, "admin:ops".into()).await.unwrap();
 }
 
 pub async fn closed_runs_go_with_all_that_belongs_to_them(world: World) {
@@ -219,7 +219,7 @@ pub async fn runs_of_an_open_operation_stay(world: World) {
     retain(&world).await;
     assert!(is_gone(&world, "other").await, "runs behind those of the operation are found");
     assert!(!is_gone(&world, "r0").await);
-    world.store.steer_operation(&operation.id, Steer::Cancel).await.unwrap();
+    world.store.steer_operation(&operation.id, Steer::Cancel, "operator:ops".into()).await.unwrap();
     work(&world).await;
     retain(&world).await;
     assert!(is_gone(&world, "r0").await);
@@ -263,8 +263,8 @@ pub async fn old_keys_hours_and_positions_are_bounded(world: World) {
         revoked_at: None,
     };
     let old = KeyRecord { id: "old".into(), hash: [2; 32], expires_at, ..good.clone() };
-    world.store.put_key(good).await.unwrap();
-    world.store.put_key(old).await.unwrap();
+    world.store.put_key(good, "admin:ops".into()).await.unwrap();
+    world.store.put_key(old, "admin:ops".into()).await.unwrap();
     world.store.fold_figures().await.unwrap();
     world.wait(days(181));
     retain(&world).await;
