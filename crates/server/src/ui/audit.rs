@@ -8,20 +8,20 @@ use super::components::{ago, empty, field, head, isolated, line, pager};
 use super::layout::Tab;
 use super::links;
 use super::page::{PageContent, PageRequest};
-use crate::api::v1::audit::{AuditQuery, list_as};
+use crate::api::v1::audit::{AuditListQuery, list_as};
 use crate::app::App;
 use crate::problem::Result;
 use crate::query::{FromQuery, Param, RawQuery};
 
 /// The API's query, as a form sends it.
-pub(crate) struct AuditPageQuery(AuditQuery);
+pub(crate) struct AuditPageQuery(AuditListQuery);
 
 impl FromQuery for AuditPageQuery {
-    const PARAMS: &'static [Param] = AuditQuery::PARAMS;
+    const PARAMS: &'static [Param] = AuditListQuery::PARAMS;
 
     fn read(given: &mut RawQuery) -> Result<Self> {
         given.drop_empty();
-        AuditQuery::read(given).map(Self)
+        AuditListQuery::read(given).map(Self)
     }
 }
 

@@ -11,14 +11,14 @@ use crate::call::{ApiCall, Reply};
 use crate::problem::{HttpProblem, Result};
 use crate::query::{CURSOR, FromQuery, LIMIT, Param, ParamKind, RawQuery, TENANT, param};
 
-pub(crate) struct AuditQuery {
+pub(crate) struct AuditListQuery {
     pub(crate) tenant: Option<Tenant>,
     pub(crate) filter: AuditFilter,
     pub(crate) limit: u32,
     pub(crate) cursor: Option<String>,
 }
 
-impl FromQuery for AuditQuery {
+impl FromQuery for AuditListQuery {
     const PARAMS: &'static [Param] = &[
         param("since", ParamKind::Time, "From this time on; RFC 3339."),
         param("until", ParamKind::Time, "Up to this time; RFC 3339."),
@@ -48,12 +48,12 @@ impl FromQuery for AuditQuery {
     }
 }
 
-pub(crate) async fn list(app: App, call: ApiCall<TenantReader, (), AuditQuery>) -> Result<Reply<AuditAnswer>> {
+pub(crate) async fn list(app: App, call: ApiCall<TenantReader, (), AuditListQuery>) -> Result<Reply<AuditAnswer>> {
     Ok(Reply::ok(list_as(&app, &call.who, call.query).await?))
 }
 
-pub(crate) async fn list_as(app: &App, who: &Principal, query: AuditQuery) -> Result<AuditAnswer> {
-    let AuditQuery { tenant, filter, limit, cursor } = query;
+pub(crate) async fn list_as(app: &App, who: &Principal, query: AuditListQuery) -> Result<AuditAnswer> {
+    let AuditListQuery { tenant, filter, limit, cursor } = query;
     let (scope, shows_chain) = match who.role() {
         Role::Operator | Role::Admin => (who.scope(tenant.as_ref())?, true),
         Role::Worker | Role::Tenant => (TenantScope::One(who.tenant(&[tenant.as_ref()])?), false),
