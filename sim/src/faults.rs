@@ -21,9 +21,9 @@ use redrive_engine::metrics::StoreMetrics;
 use redrive_engine::ports::backend::Reads;
 use redrive_engine::{
     Actor, AuditCall, BreakerAct, DetailCall, EffectRef, Error, FailedAttempt, ItemsCall, KeyMark, KeyRecord,
-    LeaseCall, NewFailure, NewOperation, NewSentPayload, NewStep, PageCall, PatternAct, PatternsCall, Reconcile,
-    Replay, Reported, Result, RunFilter, RunRef, SentPayload, Start, Started, StateCounts, StatsCall, Store, Success,
-    Swept, TenantScope, TriageAct, Triaged, UnderLease,
+    KeyRotation, KeyUse, LeaseCall, NewFailure, NewOperation, NewSentPayload, NewStep, PageCall, PatternAct,
+    PatternsCall, PortalLinkRecord, Reconcile, Replay, Reported, Result, RotatedRecord, RunFilter, RunRef, SentPayload,
+    Start, Started, StateCounts, StatsCall, Store, Success, Swept, TenantScope, TriageAct, Triaged, UnderLease,
 };
 use tokio::sync::watch;
 
@@ -221,6 +221,9 @@ faulty! {
         Reads audit(scope: &TenantScope, call: AuditCall) -> AuditAnswer;
         Knows keys() -> Vec<KeyRecord>;
         Knows key_by_hash(hash: [u8; 32]) -> Option<KeyRecord>;
+        Reads portal_links(tenant: &Tenant) -> Vec<PortalLinkRecord>;
+        Reads portal_link(id: &str) -> PortalLinkRecord;
+        Knows portal_session(session: [u8; 32]) -> Option<PortalLinkRecord>;
     }
     Writes report(report: NewFailure) -> Reported;
     Writes start(start: Start) -> Started;
@@ -250,6 +253,7 @@ faulty! {
     Writes retain(replica: &str, most: usize) -> Swept;
     Writes trim_audit(most: usize) -> Swept;
     Writes keep_audit_head() -> ();
+    Writes trim_portal_links(most: usize) -> Swept;
     Reads effect(at: &EffectRef) -> EffectView;
     Reads operation(id: &str) -> OperationView;
     Reads operation_items(id: &str, call: ItemsCall) -> OperationItemsPage;
@@ -260,10 +264,16 @@ faulty! {
     Knows output_schema(at: &RunRef) -> Option<OutputSchema>;
     Knows redaction(tenant: &Tenant, queue: &QueueName) -> Option<Redactor>;
     Knows redaction_of(at: &RunRef) -> Option<Redactor>;
+    Knows queue_of_run(at: &RunRef) -> Option<QueueName>;
     Writes put_queue(name: QueueName, settings: QueueSettings, actor: Actor) -> QueueView;
     Writes put_key(key: KeyRecord, actor: Actor) -> ();
     Writes put_first_key(key: KeyRecord) -> bool;
     Writes revoke_key(id: &str, actor: Actor) -> bool;
+    Writes rotate_key(rotation: KeyRotation) -> RotatedRecord;
+    Writes put_key_uses(uses: Vec<KeyUse>) -> ();
+    Writes create_portal_link(link: PortalLinkRecord, actor: Actor) -> ();
+    Writes open_portal_link(hash: [u8; 32], session: [u8; 32]) -> bool;
+    Writes revoke_portal_link(id: &str, actor: Actor) -> PortalLinkRecord;
     Knows freeze() -> Option<StoreFreeze>;
     Writes lift_freeze(actor: Actor, reason: Option<Text>) -> Option<StoreFreeze>;
     Knows ready() -> ();

@@ -279,7 +279,7 @@ async fn make_keys(store: &dyn Store, dice: &SeededDice) -> Keys {
         .chain(TENANTS.iter().map(|tenant| (Role::Tenant, one(tenant))))
         .chain([(Role::Worker, None), (Role::Operator, None)]);
     for (role, tenant) in all {
-        let (secret, record) = new_key(dice, role, tenant, None, None, store.now());
+        let (secret, record) = new_key(dice, role, tenant, store.now());
         let _ = store.put_key(record, "admin:ops".into()).await;
         made.push(secret);
     }

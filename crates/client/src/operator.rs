@@ -6,11 +6,12 @@ use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{
     ApproveRequest, AssignPattern, AssignRequest, AuditAnswer, BreakerRequest, BreakerView, BreakersAnswer,
-    ChangesAnswer, CreateKey, CreatedKey, DeferRequest, DuplicatesAnswer, EffectView, HealthAnswer, ItemOutcome,
-    KeyView, KeysAnswer, LimitsAnswer, MergePattern, MergeRequest, MutePattern, OperationItemsPage, OperationRequest,
-    OperationView, OperationsPage, PatternDetail, PatternView, PatternsPage, PlanAnswer, QueueSettings, QueueView,
-    QueuesAnswer, ReassignRequest, ReconcileRequest, ReplayAnswer, ReplayRequest, ResolvePattern, RevisionView,
-    RunDetail, RunsPage, SentAnswer, StateAnswer, StatsAnswer, StoreReleaseAnswer, StoreReleaseRequest, TenantBreaker,
+    ChangesAnswer, CreateKey, CreatePortalLink, CreatedKey, CreatedPortalLink, DeferRequest, DuplicatesAnswer,
+    EffectView, HealthAnswer, ItemOutcome, KeyView, KeysAnswer, LimitsAnswer, MergePattern, MergeRequest, MutePattern,
+    OperationItemsPage, OperationRequest, OperationView, OperationsPage, PatternDetail, PatternView, PatternsPage,
+    PlanAnswer, PortalLinkView, PortalLinksAnswer, QueueSettings, QueueView, QueuesAnswer, ReassignRequest,
+    ReconcileRequest, ReplayAnswer, ReplayRequest, ResolvePattern, RevisionView, RotateKey, RotatedKey, RunDetail,
+    RunsPage, SentAnswer, StateAnswer, StatsAnswer, StoreReleaseAnswer, StoreReleaseRequest, TenantBreaker,
     TenantHealth, TenantsAnswer, TriageRequest, UnmergePattern,
 };
 
@@ -142,8 +143,28 @@ impl Client {
         self.post(&["keys"], key)
     }
 
+    /// Replaces a key by a new one with the same rights.
+    pub fn rotate_key(&self, id: &str, rotation: &RotateKey) -> ApiRequest<RotatedKey> {
+        self.post(&["keys", id, "rotate"], rotation)
+    }
+
     pub fn revoke_key(&self, id: &str) -> ApiRequest<KeyView> {
         self.delete(&["keys", id])
+    }
+
+    /// Creates a link that logs a browser in once as a tenant; only this answer shows it.
+    pub fn create_portal_link(&self, link: &CreatePortalLink) -> ApiRequest<CreatedPortalLink> {
+        self.post(&["portal-links"], link)
+    }
+
+    /// The tenant is the one that the client is for.
+    pub fn portal_links(&self) -> ApiRequest<PortalLinksAnswer> {
+        self.get(&["portal-links"], &Vec::new())
+    }
+
+    /// Ends a link and its session.
+    pub fn revoke_portal_link(&self, id: &str) -> ApiRequest<PortalLinkView> {
+        self.delete(&["portal-links", id])
     }
 }
 

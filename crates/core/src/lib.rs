@@ -5,6 +5,7 @@ mod hash;
 mod words;
 
 pub mod absence;
+pub mod access;
 pub mod audit;
 pub mod breaker;
 pub mod classify;

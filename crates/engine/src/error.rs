@@ -70,6 +70,11 @@ pub enum Error {
     TooManySteps { most: usize },
     #[error("the queue is set by the configuration file")]
     ManagedByConfig,
+    /// Revoked or expired: nothing may follow it.
+    #[error("the key has ended")]
+    KeyEnded,
+    #[error("the tenant already has {most} portal links")]
+    TooManyPortalLinks { most: usize },
     /// The command queue is full; nothing was written.
     #[error("the command queue is full")]
     Busy,
@@ -135,6 +140,8 @@ impl Error {
             | Self::QuotaExceeded { .. }
             | Self::TooManySteps { .. }
             | Self::ManagedByConfig
+            | Self::KeyEnded
+            | Self::TooManyPortalLinks { .. }
             | Self::Damaged(_)
             | Self::Unexpected(_)
             | Self::Corrupt { .. }

@@ -23,7 +23,7 @@ pub fn create_first(tx: &mut Tx<'_>, key: &KeyRecord) -> Result<bool> {
 
 /// False for an unknown key.
 pub fn revoke(tx: &mut Tx<'_>, id: &str, actor: &Actor) -> Result<bool> {
-    let known = tx.rows.revoke_key(id, tx.now)?;
+    let known = tx.rows.revoke_key(id, &actor.name, tx.now)?;
     if known {
         let tenant = tx.rows.tenant_of_key(id)?;
         on_key(tx, actor, "revoke", id, tenant.as_deref(), fields([("revoked_at", tx.now.to_string().into())]));

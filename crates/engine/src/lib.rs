@@ -1,6 +1,7 @@
 //! The use cases of Redrive: ingest, leases, attempts, the ledger, triage, operations, breakers and patterns, and the
 //! background services. Decisions come from `redrive_core`; [`ports`] are the traits that a store implements.
 
+pub mod access;
 pub mod attempt;
 pub mod audit;
 pub mod breakers;

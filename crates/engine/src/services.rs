@@ -74,6 +74,9 @@ pub const TRIM_EVENTS: Service =
     Service::new("events", 60_000, |store, _| Box::pin(async move { store.trim_events(ROUND_MAX).await }));
 pub const TRIM_LEDGER: Service =
     Service::new("ledger", 3_600_000, |store, _| Box::pin(async move { store.trim_ledger(ROUND_MAX).await }));
+/// Deletes portal links that ended long ago.
+pub const TRIM_LINKS: Service =
+    Service::new("portal", 3_600_000, |store, _| Box::pin(async move { store.trim_portal_links(ROUND_MAX).await }));
 
 /// Removes ended runs and payloads whose time is over. It pauses between rounds, so that a large backlog takes a small share
 /// of the writer.
@@ -92,7 +95,7 @@ pub const AUDIT_HEAD: Service = Service::new("audit_head", 1_000, |store, _| {
 });
 
 /// Every service of a server.
-pub const ALL: [Service; 13] = [
+pub const ALL: [Service; 14] = [
     STAMP,
     FOLD,
     RESCUE,
@@ -105,6 +108,7 @@ pub const ALL: [Service; 13] = [
     TRIM_LEDGER,
     TRIM_AUDIT,
     AUDIT_HEAD,
+    TRIM_LINKS,
     RETENTION,
 ];
 

@@ -31,15 +31,15 @@ use crate::model::operations::{ItemsCall, NewOperation};
 use crate::model::patterns::PatternAct;
 use crate::model::triage::{Replay, TriageAct, Triaged};
 use crate::model::{
-    EffectRef, FailedAttempt, KeyRecord, LeaseCall, NewFailure, NewSentPayload, NewStep, Reconcile, RunRef, Start,
-    Started, Success, Swept, TenantScope, UnderLease,
+    EffectRef, FailedAttempt, KeyRecord, KeyRotation, KeyUse, LeaseCall, NewFailure, NewSentPayload, NewStep,
+    PortalLinkRecord, Reconcile, RotatedRecord, RunRef, Start, Started, Success, Swept, TenantScope, UnderLease,
 };
 use crate::operations::row::number_of;
 use crate::operations::{make, steer, work};
 use crate::ports::backend::{Backend, Owner, Reads, Route};
 use crate::triage::{plans, reviews};
 use crate::tx::Tx;
-use crate::{breakers, freeze, keys, patterns, retention, sweeps, triage};
+use crate::{access, breakers, freeze, keys, patterns, retention, sweeps, triage};
 
 #[async_trait]
 pub trait Store: Reads {
@@ -121,6 +121,8 @@ pub trait Store: Reads {
     async fn trim_audit(&self, most: usize) -> Result<Swept>;
     /// Writes the head of the audit log to its file outside the database, if it has changed.
     async fn keep_audit_head(&self) -> Result<()>;
+    /// Deletes portal links that ended long ago.
+    async fn trim_portal_links(&self, most: usize) -> Result<Swept>;
 
     // Reads beside those of [`Reads`].
 
@@ -137,6 +139,8 @@ pub trait Store: Reads {
     async fn policy(&self, tenant: &Tenant, queue: &QueueName) -> Result<Arc<Policy>>;
     /// The output schema of a run's queue. Free while no queue has one.
     async fn output_schema(&self, at: &RunRef) -> Result<Option<OutputSchema>>;
+    /// The queue that a run is in; none if there is no such run.
+    async fn queue_of_run(&self, at: &RunRef) -> Result<Option<QueueName>>;
 
     /// What is masked in a tenant's payloads and outputs in a queue. Free while no policy redacts.
     async fn redaction(&self, tenant: &Tenant, queue: &QueueName) -> Result<Option<Redactor>>;
@@ -151,6 +155,18 @@ pub trait Store: Reads {
     async fn put_first_key(&self, key: KeyRecord) -> Result<bool>;
     /// False for an unknown key.
     async fn revoke_key(&self, id: &str, actor: Actor) -> Result<bool>;
+    /// The successor has the same rights and lineage; the key ends after the overlap.
+    async fn rotate_key(&self, rotation: KeyRotation) -> Result<RotatedRecord>;
+    /// Records when keys were last used.
+    async fn put_key_uses(&self, uses: Vec<KeyUse>) -> Result<()>;
+
+    // The tenant portal.
+
+    async fn create_portal_link(&self, link: PortalLinkRecord, actor: Actor) -> Result<()>;
+    /// Begins the session of a link; false if the link was used, has ended or does not exist.
+    async fn open_portal_link(&self, hash: [u8; 32], session: [u8; 32]) -> Result<bool>;
+    /// Ends the link and its session.
+    async fn revoke_portal_link(&self, id: &str, actor: Actor) -> Result<PortalLinkRecord>;
 
     /// The freeze of a restored store, if there is one.
     async fn freeze(&self) -> Result<Option<StoreFreeze>>;
@@ -415,6 +431,10 @@ impl<B: Backend> Store for B {
         Backend::keep_audit_head(self).await
     }
 
+    async fn trim_portal_links(&self, most: usize) -> Result<Swept> {
+        self.submit(Route::system(), move |tx| access::trim(tx, most)).await
+    }
+
     async fn effect(&self, at: &EffectRef) -> Result<EffectView> {
         let at = at.clone();
         self.inspect(Owner::from(&at.tenant), move |tx| effects::effect(tx.rows, &at)).await
@@ -483,6 +503,10 @@ impl<B: Backend> Store for B {
         }
     }
 
+    async fn queue_of_run(&self, at: &RunRef) -> Result<Option<QueueName>> {
+        self.queue_of(at).await
+    }
+
     async fn put_queue(&self, name: QueueName, settings: QueueSettings, actor: Actor) -> Result<QueueView> {
         let put = name.clone();
         self.policies().note_settings(&settings);
@@ -493,6 +517,7 @@ impl<B: Backend> Store for B {
     }
 
     async fn put_key(&self, mut key: KeyRecord, actor: Actor) -> Result<()> {
+        mask_name(&mut key.name);
         mask_name(&mut key.note);
         self.submit(Route::system(), move |tx| keys::create(tx, &key, &actor)).await
     }
@@ -504,6 +529,28 @@ impl<B: Backend> Store for B {
     async fn revoke_key(&self, id: &str, actor: Actor) -> Result<bool> {
         let id = id.to_owned();
         self.submit(Route::system(), move |tx| keys::revoke(tx, &id, &actor)).await
+    }
+
+    async fn rotate_key(&self, rotation: KeyRotation) -> Result<RotatedRecord> {
+        self.submit(Route::system(), move |tx| access::rotate(tx, &rotation)).await
+    }
+
+    async fn put_key_uses(&self, uses: Vec<KeyUse>) -> Result<()> {
+        self.submit(Route::system(), move |tx| Ok(uses.iter().try_for_each(|used| tx.rows.put_key_use(used))?)).await
+    }
+
+    async fn create_portal_link(&self, link: PortalLinkRecord, actor: Actor) -> Result<()> {
+        self.submit(Route::system(), move |tx| access::create_link(tx, &link, &actor)).await
+    }
+
+    async fn open_portal_link(&self, hash: [u8; 32], session: [u8; 32]) -> Result<bool> {
+        self.submit(Route::system(), move |tx| Ok(tx.rows.open_portal_link(&hash, &session, tx.now)?)).await
+    }
+
+    async fn revoke_portal_link(&self, id: &str, actor: Actor) -> Result<PortalLinkRecord> {
+        let link = id.to_owned();
+        self.submit(Route::system(), move |tx| access::revoke_link(tx, &link, &actor)).await?;
+        self.portal_link(id).await
     }
 
     async fn freeze(&self) -> Result<Option<StoreFreeze>> {

@@ -1,4 +1,4 @@
-//! Administration: queues, keys, breakers, health, statistics, limits, changes.
+//! Administration: queues, breakers, health, statistics, limits, changes.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,17 +12,6 @@ use crate::run::StateName;
 use crate::text::{Label, Text};
 use crate::time::Timestamp;
 use crate::words::words;
-
-words! {
-    /// What a key may do. A worker reports and leases, a tenant reads and triages its own; an operator does all of
-    /// that for all tenants, and an admin also makes keys and sets queues.
-    pub enum Role {
-        Worker = "worker",
-        Tenant = "tenant",
-        Operator = "operator",
-        Admin = "admin",
-    }
-}
 
 /// What an admin sets on a queue.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -69,44 +58,6 @@ pub struct QueueView {
 pub struct QueuesAnswer {
     pub queues: Vec<QueueView>,
     pub next_cursor: Option<String>,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct CreateKey {
-    pub role: Role,
-    /// A tenant's name, or `*` for all; absent: `default` (operators and admins always span all).
-    #[serde(default)]
-    pub tenant: Option<Label>,
-    #[serde(default)]
-    pub note: Option<Label>,
-    #[serde(default)]
-    pub expires_at: Option<Timestamp>,
-}
-
-/// A new key: the only time its secret is shown.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct CreatedKey {
-    pub id: String,
-    pub key: String,
-    pub role: Role,
-    pub tenant: String,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct KeyView {
-    pub id: String,
-    pub role: Role,
-    pub tenant: String,
-    pub note: Option<Label>,
-    pub created_at: Timestamp,
-    pub expires_at: Option<Timestamp>,
-    pub revoked_at: Option<Timestamp>,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct KeysAnswer {
-    pub keys: Vec<KeyView>,
 }
 
 words! {

@@ -4,6 +4,8 @@
 mod admin;
 mod audit;
 pub mod bounds;
+mod hidden;
+mod keys;
 mod operations;
 mod patterns;
 mod report;
@@ -17,11 +19,15 @@ use serde_json::{Map, Value};
 
 pub use admin::{
     BackupHealth, BreakerAction, BreakerEntry, BreakerRequest, BreakerScope, BreakerView, BreakersAnswer, ChangeEntry,
-    ChangesAnswer, ClockJump, CreateKey, CreatedKey, HealthAnswer, KeyView, KeysAnswer, LimitsAnswer, QueueAlert,
-    QueueSettings, QueueView, QueuesAnswer, RetentionHealth, Role, StatsAnswer, StatsPoint, StoreFreeze,
-    StoreReleaseAnswer, StoreReleaseRequest, TenantBreaker, TenantHealth, TenantLimits, TenantView, TenantsAnswer,
+    ChangesAnswer, ClockJump, HealthAnswer, LimitsAnswer, QueueAlert, QueueSettings, QueueView, QueuesAnswer,
+    RetentionHealth, StatsAnswer, StatsPoint, StoreFreeze, StoreReleaseAnswer, StoreReleaseRequest, TenantBreaker,
+    TenantHealth, TenantLimits, TenantView, TenantsAnswer,
 };
 pub use audit::{AuditAnswer, AuditEntry, AuditHead};
+pub use keys::{
+    CreateKey, CreatePortalLink, CreatedKey, CreatedPortalLink, KeyView, KeysAnswer, PortalLinkView, PortalLinksAnswer,
+    Role, RotateKey, RotatedKey,
+};
 pub use operations::{
     Canary, CanaryState, CanaryView, ItemOutcome, Joined, NamedRun, OneOrMany, OperationAction, OperationFilter,
     OperationItem, OperationItemsPage, OperationRequest, OperationSample, OperationState, OperationView,

@@ -186,6 +186,9 @@ words! {
 /// What lists leave out.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct RunBody {
+    /// The key may not read payloads: they are left out here, with headers, outputs, responses and error texts.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub payload_hidden: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<serde_json::Value>")]
     pub payload: Option<RawJson>,
@@ -332,6 +335,9 @@ pub struct EffectView {
     pub name: Label,
     pub effect: bool,
     pub status: StepStatus,
+    /// The key may not read payloads: the output is left out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub payload_hidden: bool,
     /// With `reconciled`: what it was reconciled to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<EffectOutcome>,

@@ -117,6 +117,7 @@ impl StepRow {
             name: step.name,
             effect: step.effect,
             status: step.status,
+            payload_hidden: false,
             outcome: step.outcome,
             output: step.output,
             output_omitted: step.output_omitted,

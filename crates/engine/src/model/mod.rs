@@ -15,12 +15,13 @@ use redrive_core::text::{Label, Text};
 use redrive_core::time::{ClientTime, Timestamp};
 use redrive_core::verdict::{Change, DeadBecause};
 use redrive_core::wire::{
-    EffectOutcome, ErrorReport, HandedChange, Links, PayloadOmitted, RawJson, ResponseReport, Role, Severity, Sort,
+    EffectOutcome, ErrorReport, HandedChange, Links, PayloadOmitted, RawJson, ResponseReport, Severity, Sort,
     StartAnswer, StepStatus, Usage, Versions,
 };
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+pub mod access;
 pub mod lease;
 pub mod operations;
 pub mod patterns;
@@ -28,6 +29,9 @@ pub mod triage;
 
 use crate::codec::{HEAD_BYTES, decoded_len};
 pub use crate::error::Reported;
+pub use crate::model::access::{
+    KeyRecord, KeyRotation, KeyUse, PORTAL_LINKS_PER_TENANT_MAX, PortalLinkRecord, RotatedRecord,
+};
 pub use crate::model::lease::{LeaseCall, LeaseToken, NotALease, Success, UnderLease};
 
 /// The first half of a SHA-256, to recognise equal content.
@@ -453,20 +457,4 @@ impl StateCounts {
     pub fn because(&self, because: DeadBecause) -> u64 {
         self.dead.iter().find(|(at, _)| *at == because).map_or(0, |(_, n)| *n)
     }
-}
-
-/// An API key as it is stored: without the secret.
-#[derive(Debug, Clone, PartialEq)]
-pub struct KeyRecord {
-    pub id: String,
-    /// The id of the first key in its line: rotation changes the id and keeps the lineage.
-    pub lineage: String,
-    pub hash: [u8; 32],
-    pub role: Role,
-    /// None: all tenants.
-    pub tenant: Option<Tenant>,
-    pub note: Option<Label>,
-    pub created_at: Timestamp,
-    pub expires_at: Option<Timestamp>,
-    pub revoked_at: Option<Timestamp>,
 }

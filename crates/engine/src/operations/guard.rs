@@ -77,6 +77,8 @@ pub fn refusal(error: Error) -> Result<&'static str> {
         | Error::QuotaExceeded { .. }
         | Error::TooManySteps { .. }
         | Error::ManagedByConfig
+        | Error::KeyEnded
+        | Error::TooManyPortalLinks { .. }
         | Error::Busy
         | Error::Unavailable(_)
         | Error::Closing

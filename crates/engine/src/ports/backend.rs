@@ -23,8 +23,8 @@ use crate::model::StateCounts;
 use crate::model::operations::{ItemsCall, NewOperation};
 use crate::model::patterns::PatternsCall;
 use crate::model::{
-    DetailCall, FailedAttempt, KeyMark, KeyRecord, NewFailure, PageCall, RunFilter, RunRef, SentPayload, Start,
-    Started, StatsCall, Swept, TenantScope,
+    DetailCall, FailedAttempt, KeyMark, KeyRecord, NewFailure, PageCall, PortalLinkRecord, RunFilter, RunRef,
+    SentPayload, Start, Started, StatsCall, Swept, TenantScope,
 };
 use crate::operations::freeze::FreezeSlice;
 use crate::operations::moves::MoveSlice;
@@ -171,6 +171,11 @@ pub trait Reads: Send + Sync + 'static {
     async fn audit(&self, scope: &TenantScope, call: AuditCall) -> Result<AuditAnswer>;
     async fn keys(&self) -> Result<Vec<KeyRecord>>;
     async fn key_by_hash(&self, hash: [u8; 32]) -> Result<Option<KeyRecord>>;
+    /// The newest links of a tenant, whatever became of them.
+    async fn portal_links(&self, tenant: &Tenant) -> Result<Vec<PortalLinkRecord>>;
+    async fn portal_link(&self, id: &str) -> Result<PortalLinkRecord>;
+    /// The link that began a session, whether it has ended or not.
+    async fn portal_session(&self, session: [u8; 32]) -> Result<Option<PortalLinkRecord>>;
 }
 
 /// The owner of a command, its lane, and what it will read.

@@ -21,7 +21,7 @@ use crate::counters::CounterDeltas;
 use crate::error::PortResult as Result;
 use crate::ingest::fingerprints::FingerprintKey;
 use crate::ledger::steps::StepRow;
-use crate::model::{KeyRecord, NewRun, NewSentPayload, RunFilter, Swept};
+use crate::model::{KeyRecord, KeyUse, NewRun, NewSentPayload, PortalLinkRecord, RunFilter, Swept};
 use crate::names::tenant_names::NameKind;
 use crate::operations::row::OperationRow;
 use crate::patterns::sightings::CachedPattern;
@@ -51,6 +51,7 @@ pub trait Rows:
     + ReviewRows
     + OperationRows
     + RetentionRows
+    + AccessRows
     + EngineRows
     + AuditRows
 {
@@ -67,6 +68,7 @@ impl<T> Rows for T where
         + ReviewRows
         + OperationRows
         + RetentionRows
+        + AccessRows
         + EngineRows
         + AuditRows
 {
@@ -455,7 +457,32 @@ pub trait RetentionRows {
     fn release_pages(&mut self, most: usize) -> Result<bool>;
 }
 
-/// Stamps and absences, trims, keys, and counters.
+/// Keys and portal links.
+pub trait AccessRows {
+    /// No key is created between this read and the commit.
+    fn has_keys(&mut self) -> Result<bool>;
+    fn key(&mut self, id: &str) -> Result<Option<KeyRecord>>;
+    fn insert_key(&mut self, key: &KeyRecord) -> Result<()>;
+    /// False for an unknown key. Revoking again keeps the first time and actor.
+    fn revoke_key(&mut self, id: &str, by: &str, now: Timestamp) -> Result<bool>;
+    /// None for a key that spans tenants, and for an unknown one.
+    fn tenant_of_key(&mut self, id: &str) -> Result<Option<String>>;
+    /// Sets when the key expires.
+    fn end_key(&mut self, id: &str, at: Timestamp) -> Result<()>;
+    /// Keeps the later time; an unknown key is skipped.
+    fn put_key_use(&mut self, used: &KeyUse) -> Result<()>;
+    fn insert_portal_link(&mut self, link: &PortalLinkRecord) -> Result<()>;
+    /// Links of the tenant that have neither expired nor been revoked.
+    fn live_portal_links(&mut self, tenant: &Tenant, now: Timestamp) -> Result<usize>;
+    /// Begins the link's session, if the link is valid and unused.
+    fn open_portal_link(&mut self, hash: &[u8; 32], session: &[u8; 32], now: Timestamp) -> Result<bool>;
+    /// False for an unknown link. Revoking again keeps the first time.
+    fn revoke_portal_link(&mut self, id: &str, now: Timestamp) -> Result<bool>;
+    /// Deletes links that expired before.
+    fn trim_portal_links(&mut self, before: Timestamp, most: usize) -> Result<Swept>;
+}
+
+/// Stamps and absences, trims, and counters.
 pub trait EngineRows {
     /// The last stamp of any server, or the end of the last absence.
     fn last_seen(&mut self) -> Result<Option<Timestamp>>;
@@ -471,12 +498,6 @@ pub trait EngineRows {
     fn lift_freeze(&mut self) -> Result<()>;
     /// Makes the smallest possible write, to find out whether a commit would succeed.
     fn touch(&mut self) -> Result<()>;
-    /// No key is created between this read and the commit.
-    fn has_keys(&mut self) -> Result<bool>;
-    fn insert_key(&mut self, key: &KeyRecord) -> Result<()>;
-    fn revoke_key(&mut self, id: &str, now: Timestamp) -> Result<bool>;
-    /// None for a key that spans tenants, and for an unknown one.
-    fn tenant_of_key(&mut self, id: &str) -> Result<Option<String>>;
     /// What the tenant's retries have spent that day, without this batch.
     fn spent_on(&mut self, tenant: i64, day: Timestamp) -> Result<Spend>;
     /// Writes the counters that a batch has changed; the last call before its commit.

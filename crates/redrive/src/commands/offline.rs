@@ -8,7 +8,7 @@ use redrive_core::wire::HealthAnswer;
 use redrive_engine::audit::CLI;
 use redrive_engine::error::PortResult;
 use redrive_engine::tx::Tx;
-use redrive_engine::{Actor, KeyRecord, SystemClock, keys};
+use redrive_engine::{Actor, KeyRecord, KeyRotation, RotatedRecord, SystemClock, access, keys};
 use redrive_store::copy::StoreAddress;
 use redrive_store::{Miscounted, classify, postgres, sqlite};
 
@@ -54,6 +54,10 @@ impl OfflineStore {
 
     pub(crate) fn revoke_key(&mut self, id: &str) -> redrive_engine::Result<bool> {
         self.commit(|tx| keys::revoke(tx, id, &Actor::from(CLI)))
+    }
+
+    pub(crate) fn rotate_key(&mut self, rotation: &KeyRotation) -> redrive_engine::Result<RotatedRecord> {
+        self.commit(|tx| access::rotate(tx, rotation))
     }
 
     /// Commits a use case, with its acts in the audit log.

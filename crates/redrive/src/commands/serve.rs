@@ -13,8 +13,8 @@ use redrive_core::text::Label;
 use redrive_core::wire::{QueueSettings, Role};
 use redrive_engine::audit::CONFIG;
 use redrive_engine::tasks::Tasks;
-use redrive_engine::{AuditSettings, Dice, Store, SystemClock, SystemDice};
-use redrive_server::auth::{Oidc, OidcConfig};
+use redrive_engine::{AuditSettings, Dice, KeyRecord, Store, SystemClock, SystemDice};
+use redrive_server::auth::{Oidc, OidcConfig, PortalSettings};
 use redrive_server::{Config, Edge, Server, ServerLimits, auth};
 use redrive_store::copy::StoreAddress;
 use redrive_store::postgres::PgStore;
@@ -51,8 +51,8 @@ pub(crate) fn run(args: Args, out: &mut Printer) -> anyhow::Result<()> {
 async fn serve(settings: &Settings, file: ConfigFile, out: &mut Printer) -> anyhow::Result<()> {
     // Before anything else, so that no signal falls between.
     let mut signals = Signals::new()?;
-    let ConfigFile { policies, queues, rules, backup, audit, oidc, .. } = file;
-    let config = server_config(settings, oidc.as_ref())?;
+    let ConfigFile { policies, queues, rules, backup, audit, oidc, portal, .. } = file;
+    let config = server_config(settings, oidc.as_ref(), portal)?;
     config.check()?;
     let schedule = BackupSchedule::of(backup.as_ref(), &settings.store)?;
     let store = open(&settings.store, policies, audit.into()).await?;
@@ -110,7 +110,7 @@ async fn set_queues(store: &dyn Store, queues: BTreeMap<QueueName, QueueSettings
     Ok(())
 }
 
-fn server_config(settings: &Settings, oidc: Option<&OidcSection>) -> anyhow::Result<Config> {
+fn server_config(settings: &Settings, oidc: Option<&OidcSection>, portal: PortalSettings) -> anyhow::Result<Config> {
     let limits = ServerLimits {
         body_max_bytes: usize::try_from(settings.body_max_bytes)?,
         in_flight_max_bytes: usize::try_from(settings.in_flight_max_bytes)?,
@@ -121,7 +121,8 @@ fn server_config(settings: &Settings, oidc: Option<&OidcSection>) -> anyhow::Res
     let tls = settings.tls.as_ref().map(TlsFiles::load).transpose()?;
     let edge = Edge { tls, behind_proxy: settings.behind_proxy, trusted_proxies: settings.trusted_proxies.clone() };
     let (listen, metrics_listen) = (settings.listen, settings.metrics_listen);
-    Ok(Config { listen, metrics_listen, limits, replica: replica_name(), edge, sso: oidc.map(sign_on).transpose()? })
+    let sso = oidc.map(sign_on).transpose()?;
+    Ok(Config { listen, metrics_listen, limits, portal, replica: replica_name(), edge, sso })
 }
 
 fn sign_on(section: &OidcSection) -> anyhow::Result<Oidc> {
@@ -172,7 +173,8 @@ pub(crate) fn is_exposed(address: SocketAddr) -> bool {
 /// None if another server made it at the same time.
 async fn first_key(store: &dyn Store) -> anyhow::Result<Option<String>> {
     let note = Label::from("made on the first start");
-    let (secret, record) = auth::new_key(&SystemDice, Role::Admin, None, Some(note), None, store.now());
+    let (secret, record) = auth::new_key(&SystemDice, Role::Admin, None, store.now());
+    let record = KeyRecord { note: Some(note), created_by: Some(Label::from("engine")), ..record };
     Ok(store.put_first_key(record).await?.then_some(secret))
 }
 

@@ -17,6 +17,7 @@ use redrive_core::policy::{Agents, Policies, PolicyLayer, RetryBy, TenantPolicy}
 use redrive_core::sso::{BadGroupRole, GroupRoles};
 use redrive_core::text::{LABEL_MAX_BYTES, Label};
 use redrive_core::wire::QueueSettings;
+use redrive_server::auth::PortalSettings;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -27,14 +28,17 @@ use super::reference::{fields, nearest};
 use super::settings::{AuditSection, BackupKeys, BackupSection, ServerSection};
 use crate::whole::{self, CONFIG_MAX_BYTES};
 
-pub(super) const SECTIONS: [&str; 12] =
-    ["server", "audit", "defaults", "tier", "queue", "tenant", "agent", "rule", "model", "backup", "outbound", "oidc"];
+pub(super) const SECTIONS: [&str; 12] = [
+    "server", "audit", "portal", "defaults", "tier", "queue", "tenant", "agent", "rule", "model", "backup", "outbound",
+    "oidc",
+];
 
 /// A checked configuration file.
 #[derive(Debug, Default)]
 pub(crate) struct ConfigFile {
     pub(crate) server: ServerSection,
     pub(crate) audit: AuditSection,
+    pub(crate) portal: PortalSettings,
     pub(crate) policies: Policies,
     pub(crate) queues: BTreeMap<QueueName, QueueSettings>,
     pub(crate) rules: Rules,
@@ -104,6 +108,14 @@ pub(super) struct QueueKeys {
     output_schema_file: Option<String>,
 }
 
+/// The tenant portal.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+pub(super) struct PortalKeys {
+    /// Origins that may show the portal inside their own pages, such as `https://app.example.com`; none by default.
+    #[serde(default)]
+    frame_ancestors: Vec<String>,
+}
+
 /// What an agent can do.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct AgentKeys {
@@ -139,6 +151,13 @@ impl ConfigFile {
             if file.audit.audit_days == Some(0) {
                 return Err(section.complain_of_value("audit_days", "`audit_days` must be 1 or more"));
             }
+            section.finish()?;
+        }
+        if let Some(value) = root.remove("portal") {
+            let mut section = Section::new(source, "portal", value)?;
+            let PortalKeys { frame_ancestors } = section.take()?;
+            file.portal = PortalSettings { frame_ancestors };
+            file.portal.check().map_err(|bad| section.complain_of_value("frame_ancestors", bad.to_string()))?;
             section.finish()?;
         }
         if let Some(value) = root.remove("defaults") {

@@ -9,7 +9,7 @@ use redrive_core::policy::{
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::Value;
 
-use super::file::{AgentKeys, OidcSection, OutboundKeys, QueueKeys, TenantKeys};
+use super::file::{AgentKeys, OidcSection, OutboundKeys, PortalKeys, QueueKeys, TenantKeys};
 use super::settings::{AuditSection, BackupKeys, ServerSection};
 
 const EXAMPLE: &str = include_str!("example.toml");
@@ -31,6 +31,9 @@ pub(crate) fn page() -> String {
     );
     let audit = "The [audit log](audit.md).";
     table(&mut page, "`[audit]`", audit, &fields::<AuditSection>());
+    let portal =
+        "Links that log the browsers of a tenant's people in: [keys and the portal](keys.md#the-tenant-portal).";
+    table(&mut page, "`[portal]`", portal, &fields::<PortalKeys>());
     let policy = "The figures of a policy: in `[defaults]`, `[tier.NAME]`, `[queue.NAME]` and `[tenant.NAME]`, each over the ones\n\
                   before it. A `preset` brings its own budget and schedule, which outrank single figures of an earlier layer.";
     table(&mut page, "Policy", policy, &fields::<PolicyLayer>());

@@ -5,22 +5,24 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use http::request::Parts;
-use redrive_core::ids::{RunId, Tenant};
+use redrive_core::access::{KeyLimits, KeyScope};
+use redrive_core::ids::{QueueName, RunId, Tenant};
 use redrive_core::wire::Role;
 use redrive_engine::{Actor, KeyMark, KeyRecord, RunRef, Store, TenantScope};
 
+use super::access::{Access, missing_scope, queue_not_allowed};
 use crate::app::App;
 use crate::budget::Holder;
 use crate::problem::{Code, HttpProblem, Result};
 use crate::serve::ClientAddress;
 use crate::telemetry::{RequestId, record_caller};
 
-/// Admits a caller or refuses it. The role is checked before anything is looked up.
+/// Admits a caller or refuses it. The role, then the scopes are checked before anything is looked up.
 pub trait Caller: Sized + Send + 'static {
     /// None: no key is needed.
     const ROLES: Option<&'static [Role]>;
 
-    fn admit(app: &App, request: &Parts) -> impl Future<Output = Result<Self>> + Send;
+    fn admit(app: &App, head: &Parts, access: Access) -> impl Future<Output = Result<Self>> + Send;
 
     /// None: the caller needs no key.
     fn principal(&self) -> Option<&Principal>;
@@ -38,7 +40,7 @@ pub struct Anyone;
 impl Caller for Anyone {
     const ROLES: Option<&'static [Role]> = None;
 
-    async fn admit(_: &App, _: &Parts) -> Result<Self> {
+    async fn admit(_: &App, _: &Parts, _: Access) -> Result<Self> {
         Ok(Self)
     }
 
@@ -56,16 +58,16 @@ macro_rules! callers {
         impl Caller for $name {
             const ROLES: Option<&'static [Role]> = Some(&[$(Role::$role),+]);
 
-            async fn admit(app: &App, request: &Parts) -> Result<Self> {
-                let principal = app.keyring.identify(&request.headers, app.store.as_ref()).await?.with(request);
-                match principal.role() {
-                    $(Role::$role)|+ => Ok(Self(principal)),
+            async fn admit(app: &App, head: &Parts, access: Access) -> Result<Self> {
+                let from = ClientAddress::of(&head.extensions);
+                let principal = app.keyring.identify(&head.headers, from, app.store.as_ref()).await?.with(head);
+                let admitted = match principal.role() {
+                    $(Role::$role)|+ => access.admit(principal.limits()),
                     #[allow(unreachable_patterns, reason = "a caller type that takes every role has none left")]
-                    _ => {
-                        record_caller(&principal);
-                        Err(HttpProblem::plain(Code::Forbidden))
-                    }
-                }
+                    _ => Err(HttpProblem::plain(Code::Forbidden)),
+                };
+                admitted.inspect_err(|_| record_caller(&principal))?;
+                Ok(Self(principal))
             }
 
             fn principal(&self) -> Option<&Principal> {
@@ -122,8 +124,33 @@ impl Principal {
         self.key.hash
     }
 
+    pub(crate) fn key_id(&self) -> &str {
+        &self.key.id
+    }
+
     pub fn role(&self) -> Role {
         self.key.role
+    }
+
+    /// What narrows the key within its role.
+    pub fn limits(&self) -> &KeyLimits {
+        &self.key.limits
+    }
+
+    /// Refuses a call that needs more than its route does.
+    pub(crate) fn need(&self, scope: KeyScope) -> Result<()> {
+        let held = self.limits().holds_any(&[scope]);
+        if held { Ok(()) } else { Err(missing_scope(&[scope], self.limits())) }
+    }
+
+    /// Refuses a queue that the key may not touch.
+    pub(crate) fn need_queue(&self, queue: &QueueName) -> Result<()> {
+        if self.limits().may_touch(queue) { Ok(()) } else { Err(queue_not_allowed(queue, self.limits())) }
+    }
+
+    /// The queues of a call that names some, or none for every queue that the key may touch.
+    pub(crate) fn queues(&self, named: Vec<QueueName>) -> Result<Vec<QueueName>> {
+        self.limits().narrow(named).map_err(|outside| queue_not_allowed(&outside, self.limits()))
     }
 
     /// Who acts, for histories and the audit log. `worker:` is reserved for names that workers choose.
@@ -186,9 +213,33 @@ impl Principal {
         if names.all(|other| other == tenant) { Ok(tenant.clone()) } else { Err(HttpProblem::plain(Code::WrongTenant)) }
     }
 
-    /// The one run that a call is about.
-    pub fn run(&self, named: &[Option<&Tenant>], run_id: RunId) -> Result<RunRef> {
-        Ok(RunRef { tenant: self.tenant(named)?, run_id })
+    /// The one run that a call is about. A run in a queue that the key may not touch is not found.
+    pub async fn run(&self, store: &dyn Store, named: &[Option<&Tenant>], run_id: RunId) -> Result<RunRef> {
+        let at = RunRef { tenant: self.tenant(named)?, run_id };
+        self.may_see(store, &at).await?;
+        Ok(at)
+    }
+
+    /// Costs nothing for a key that is not limited to queues.
+    pub(crate) async fn may_see(&self, store: &dyn Store, at: &RunRef) -> Result<()> {
+        if self.limits().queues.is_none() {
+            return Ok(());
+        }
+        let queue = store.queue_of_run(at).await?;
+        let seen = queue.is_some_and(|queue| self.limits().may_touch(&queue));
+        seen.then_some(()).ok_or_else(|| redrive_engine::Error::NotFound("run").into())
+    }
+
+    /// For a report, which may name a run that does not exist yet: its queue and the run's have to be the key's.
+    pub(crate) async fn may_report(&self, store: &dyn Store, at: &RunRef, into: &QueueName) -> Result<()> {
+        if self.limits().queues.is_none() {
+            return Ok(());
+        }
+        self.need_queue(into)?;
+        match store.queue_of_run(at).await? {
+            Some(queue) => self.need_queue(&queue),
+            None => Ok(()),
+        }
     }
 }
 
@@ -199,17 +250,8 @@ mod tests {
     use super::*;
 
     fn principal(tenant: Option<&str>) -> Principal {
-        Principal::of(Arc::new(KeyRecord {
-            id: "k".into(),
-            lineage: "k".into(),
-            hash: [0; 32],
-            role: Role::Worker,
-            tenant: tenant.map(|t| t.parse().unwrap()),
-            note: None,
-            created_at: Timestamp::default(),
-            expires_at: None,
-            revoked_at: None,
-        }))
+        let tenant = tenant.map(|t| t.parse().unwrap());
+        Principal::of(Arc::new(KeyRecord::new("k".into(), [0; 32], Role::Worker, tenant, Timestamp::default())))
     }
 
     #[test]

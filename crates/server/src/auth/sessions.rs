@@ -1,4 +1,5 @@
 //! Browser sessions: a login link works once, and a session lives in memory until it is idle, old or its key is revoked.
+//! The session of a portal link is in the store instead, so that every replica knows it.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,11 +15,13 @@ use redrive_engine::Dice;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
+use super::access::spans_queues;
 use super::caller::Principal;
 use super::keys::{hash_secret, is_well_formed};
+use super::portal::is_portal_session;
 use crate::app::App;
 use crate::problem::{Code, HttpProblem, Result};
-use crate::serve::SCHEME;
+use crate::serve::{ClientAddress, SCHEME};
 use crate::telemetry::record_caller;
 
 pub const LINK_MS: u64 = 15 * MINUTE_MS;
@@ -161,7 +164,7 @@ fn make_room<T>(of: &mut HashMap<TokenHash, T>, most: usize, by: impl Fn(&T) -> 
     }
 }
 
-const SESSION_COOKIE: &str = "redrive_session";
+pub(super) const SESSION_COOKIE: &str = "redrive_session";
 /// Sent by a page that refreshes itself.
 const FOLLOWS: &str = "x-redrive-follows";
 
@@ -171,6 +174,8 @@ pub(crate) struct Visitor {
     principal: Principal,
     /// The token that every form of this session carries.
     csrf: String,
+    /// The session of a portal link.
+    is_portal: bool,
 }
 
 impl std::ops::Deref for Visitor {
@@ -183,25 +188,20 @@ impl std::ops::Deref for Visitor {
 
 impl Visitor {
     /// A key that is revoked or has expired ends its sessions.
-    pub(crate) async fn admit(app: &App, request: &Parts) -> Result<Self> {
-        let headers = &request.headers;
-        let Some(token) = session_token(headers) else { return Err(HttpProblem::plain(Code::Unauthorized)) };
-        let now = app.store.now();
-        let key = match headers.contains_key(FOLLOWS) {
-            true => app.sessions.key_behind(token, now),
-            false => app.sessions.key_of(token, now),
+    pub(crate) async fn admit(app: &App, head: &Parts) -> Result<Self> {
+        let Some(token) = session_token(&head.headers) else { return Err(HttpProblem::plain(Code::Unauthorized)) };
+        let is_portal = is_portal_session(token);
+        let principal = match is_portal {
+            true => app.keyring.identify_portal(token, ClientAddress::of(&head.extensions), app.store.as_ref()).await?,
+            false => behind_session(app, token, &head.headers).await?,
         };
-        let Some(key) = key else { return Err(HttpProblem::plain(Code::Unauthorized)) };
-        let known = match app.sso.as_ref().and_then(|sso| sso.person(&key, now)) {
-            Some(person) => Ok(Principal::of(person)),
-            None => app.keyring.identify_hash(key, app.store.as_ref()).await,
-        };
-        if known.as_ref().is_err_and(|problem| problem.code == Code::Unauthorized) {
-            app.sessions.end(token);
-        }
-        let principal = known?.with(request);
+        let principal = principal.with(head);
         record_caller(&principal);
-        Ok(Self { principal: for_people(principal)?, csrf: csrf_of(token) })
+        Ok(Self { principal: for_people(principal)?, csrf: csrf_of(token), is_portal })
+    }
+
+    pub(crate) fn is_portal(&self) -> bool {
+        self.is_portal
     }
 
     pub(crate) fn csrf(&self) -> &str {
@@ -221,20 +221,42 @@ impl Visitor {
     }
 }
 
+/// The key behind a session in memory.
+async fn behind_session(app: &App, token: &str, headers: &HeaderMap) -> Result<Principal> {
+    let now = app.store.now();
+    let key = match headers.contains_key(FOLLOWS) {
+        true => app.sessions.key_behind(token, now),
+        false => app.sessions.key_of(token, now),
+    };
+    let Some(key) = key else { return Err(HttpProblem::plain(Code::Unauthorized)) };
+    let known = match app.sso.as_ref().and_then(|sso| sso.person(&key, now)) {
+        Some(person) => Ok(Principal::of(person)),
+        None => app.keyring.identify_hash(key, app.store.as_ref()).await,
+    };
+    if known.as_ref().is_err_and(|problem| problem.code == Code::Unauthorized) {
+        app.sessions.end(token);
+    }
+    known
+}
+
 /// Starts a session for this key; every invalid key gets the same refusal.
-pub(crate) async fn log_in(app: &App, secret: &str) -> Result<String> {
+pub(crate) async fn log_in(app: &App, secret: &str, from: ClientAddress) -> Result<String> {
     if !is_well_formed(secret) {
         return Err(HttpProblem::plain(Code::Unauthorized));
     }
-    let hash = hash_secret(secret);
-    for_people(app.keyring.identify_hash(hash, app.store.as_ref()).await?)?;
+    let principal = app.keyring.identify_secret(secret, from, app.store.as_ref()).await?;
+    let hash = for_people(principal)?.key_hash();
     Ok(app.sessions.begin_for(hash, app.store.now(), app.dice.as_ref()))
 }
 
+/// The desk is for people, and its pages span queues.
 fn for_people(principal: Principal) -> Result<Principal> {
     match principal.role() {
-        Role::Tenant | Role::Operator | Role::Admin => Ok(principal),
         Role::Worker => Err(HttpProblem::plain(Code::Forbidden)),
+        Role::Tenant | Role::Operator | Role::Admin if principal.limits().queues.is_some() => {
+            Err(spans_queues(principal.limits()))
+        }
+        Role::Tenant | Role::Operator | Role::Admin => Ok(principal),
     }
 }
 

@@ -142,6 +142,8 @@ impl From<Error> for HttpProblem {
                 .with("quota", quota)
                 .with("limit", limit)
                 .retry_after_s(QUOTA_RETRY_AFTER_S),
+            Error::KeyEnded => Self::new(Code::KeyEnded, detail),
+            Error::TooManyPortalLinks { most } => Self::new(Code::TooManyPortalLinks, detail).with("limit", most),
             Error::ManagedByConfig => Self::new(Code::ManagedByConfig, detail),
             Error::Busy => Self::new(Code::Busy, detail).retry_after_s(BUSY_RETRY_AFTER_S),
             Error::Closing => Self::new(Code::Closing, detail).retry_after_s(BUSY_RETRY_AFTER_S),

@@ -23,17 +23,21 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::app::App;
-use crate::auth::Oidc;
+use crate::auth::{BadFrameAncestor, Oidc, PortalSettings};
 use crate::backups::BackupMonitor;
 use crate::limits::{BadLimit, METRICS_CONNECTIONS_MAX, OTHER_FILES, ServerLimits};
 use crate::router::{metrics_router, router};
 use redrive_engine::services::Engine;
+use redrive_engine::tasks::Tasks;
+
+const KEY_USES_EVERY: Duration = Duration::from_mins(1);
 
 pub struct Config {
     pub listen: SocketAddr,
     /// Serves `/metrics` without a key.
     pub metrics_listen: Option<SocketAddr>,
     pub limits: ServerLimits,
+    pub portal: PortalSettings,
     /// The name of this process among those that share the store.
     pub replica: String,
     pub edge: Edge,
@@ -45,6 +49,7 @@ impl Config {
     /// Refuses what no server may start with. The metrics listener holds no secrets and may be plain.
     pub fn check(&self) -> Result<(), StartError> {
         self.limits.check()?;
+        self.portal.check()?;
         if self.edge.exposes(self.listen) { Err(StartError::Exposed { address: self.listen }) } else { Ok(()) }
     }
 }
@@ -61,6 +66,8 @@ pub enum StartError {
     Exposed { address: SocketAddr },
     #[error(transparent)]
     Limit(#[from] BadLimit),
+    #[error(transparent)]
+    Portal(#[from] BadFrameAncestor),
     #[error("the store is not ready: {0}")]
     Store(#[from] redrive_engine::Error),
 }
@@ -79,6 +86,7 @@ pub struct Server {
     engine: Engine,
     listener: Listener,
     metrics: Option<Listener>,
+    tasks: Tasks,
     stop: watch::Sender<bool>,
     grace: Duration,
     scheme: &'static str,
@@ -103,7 +111,7 @@ impl Server {
         let mut limits = config.limits;
         limits.connections_max = connections_max(limits.connections_max);
         let grace = Duration::from_millis(limits.grace_ms);
-        let app = App::new(store.clone(), dice, rules, limits.clone(), config.sso);
+        let app = App::with_portal(store.clone(), dice, rules, limits.clone(), config.sso, config.portal);
         let stop = watch::Sender::new(false);
         let listening = |address, socket, router, limits: &ServerLimits, edge| {
             Listener::start(socket, router, limits, edge, stop.subscribe())
@@ -119,7 +127,9 @@ impl Server {
             }
             None => None,
         };
-        Ok(Self { app, store, engine, listener, metrics, stop, grace, scheme })
+        let tasks = Tasks::default();
+        tasks.start("key uses", write_key_uses(app.clone(), stop.subscribe()));
+        Ok(Self { app, store, engine, listener, metrics, tasks, stop, grace, scheme })
     }
 
     /// The address it listens on; with port 0 the one that the system chose.
@@ -157,8 +167,21 @@ impl Server {
                 metrics.finish(bound).await;
             }
         };
-        tokio::join!(self.listener.finish(bound), metrics, self.engine.stop(self.grace));
+        tokio::join!(self.listener.finish(bound), metrics, self.engine.stop(self.grace), self.tasks.finish(bound));
         self.store.close().await;
+    }
+}
+
+/// Once a minute, and at the end.
+async fn write_key_uses(app: App, mut stop: watch::Receiver<bool>) {
+    loop {
+        let stopping = tokio::time::timeout(KEY_USES_EVERY, stop.wait_for(|stop| *stop)).await.is_ok();
+        if let Err(error) = app.write_key_uses().await {
+            tracing::warn!(%error, "writing the last use of keys failed");
+        }
+        if stopping {
+            return;
+        }
     }
 }
 

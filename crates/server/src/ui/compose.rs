@@ -9,6 +9,7 @@ use super::form::Form;
 use super::form::Notice;
 use super::layout::Tab;
 use super::page::{FormResult, PageContent, PageRequest};
+use crate::api::v1::operations::create_as;
 use crate::app::App;
 use crate::auth::Visitor;
 use crate::capture;
@@ -215,7 +216,7 @@ pub(crate) async fn create(app: App, visit: PageRequest, form: Form) -> Result<F
     if !named.is_empty() {
         new.over = Over::Runs(named);
     }
-    let made = app.store.create_operation(new, visit.who.actor()).await?;
+    let made = create_as(&app, &visit.who, new).await?;
     Ok(FormResult::Go { to: format!("/operations/{}", made.id), done: Notice::Previewed })
 }
 

@@ -171,6 +171,7 @@ done! {
     BreakerClosed = "breaker_closed", "Breaker closed. Held runs are released.";
     QueueSet = "queue_set", "Queue saved.";
     Revoked = "revoked", "Key revoked. Its sessions have ended.";
+    LinkRevoked = "link_revoked", "Portal link revoked. Its session has ended.";
 }
 
 pub(crate) fn notice_cookie(done: Notice, headers: &HeaderMap) -> String {

@@ -22,5 +22,5 @@ mod sso;
 mod tenants;
 
 pub use page::{ForWhom, PageRoute};
-pub(crate) use page::{is_for_a_person, nothing_here};
+pub(crate) use page::{POLICY, is_for_a_person, nothing_here};
 pub use pages::table;

@@ -17,8 +17,7 @@ use super::layout::Tab;
 use super::links;
 use super::page::{FormResult, PageContent, PageRequest};
 use super::run::shown_diff;
-use crate::api::v1::operations::ItemsQuery;
-use crate::api::v1::operations::OperationListQuery;
+use crate::api::v1::operations::{ItemsQuery, OperationListQuery, read_as};
 use crate::app::App;
 use crate::auth::Visitor;
 use crate::path::ServerId;
@@ -81,7 +80,7 @@ fn table(operations: &[OperationView], now: redrive_core::time::Timestamp) -> Ma
 pub(crate) async fn show(app: App, visit: PageRequest<ServerId, ItemsQuery>) -> Result<PageContent> {
     let id = visit.path.0;
     let ItemsQuery { outcomes, limit, cursor } = visit.query;
-    let operation = app.store.operation(&id).await?;
+    let operation = read_as(&app, &visit.who, &id).await?;
     let chosen: Vec<&str> = outcomes.iter().map(|outcome| outcome.as_str()).collect();
     let chosen = chosen.join(",");
     let items = app.store.operation_items(&id, ItemsCall { outcomes, limit, cursor: cursor.clone() }).await?;

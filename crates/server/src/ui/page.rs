@@ -6,8 +6,9 @@ use std::sync::Arc;
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
 use http::header::{ACCEPT, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION, REFERRER_POLICY, SET_COOKIE};
-use http::{HeaderValue, Method, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use maud::Markup;
+use redrive_core::access::KeyScope;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::StoreFreeze;
 
@@ -24,7 +25,7 @@ use crate::query::{FromQuery, NoQuery, RawQuery};
 use crate::router::{Handler, HandlerFuture};
 
 /// Scripts, styles, calls and forms of this origin only, nothing inline, no framing.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
+pub(crate) const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
      form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 
 pub struct PageRoute {
@@ -33,6 +34,8 @@ pub struct PageRoute {
     /// Whether it needs a session.
     pub asks: bool,
     pub for_whom: ForWhom,
+    /// The scope that it needs; none where no session is needed.
+    pub scope: Option<KeyScope>,
     pub(crate) handler: Handler,
 }
 
@@ -63,6 +66,7 @@ pub(crate) struct PageRequest<P = (), Q = NoQuery> {
     pub(crate) now: Timestamp,
     /// The path and query as sent.
     pub(crate) address: String,
+    pub(crate) headers: HeaderMap,
 }
 
 /// The content of a page, without the frame.
@@ -93,7 +97,7 @@ pub(crate) enum FormResult {
     Show(PageContent),
 }
 
-pub(crate) fn page<P, Q, F, R>(path: &'static str, for_whom: ForWhom, render: F) -> PageRoute
+pub(crate) fn page<P, Q, F, R>(path: &'static str, for_whom: ForWhom, scope: KeyScope, render: F) -> PageRoute
 where
     P: FromPath,
     Q: FromQuery,
@@ -104,7 +108,7 @@ where
         let render = render.clone();
         Box::pin(async move {
             let (mut parts, _) = request.into_parts();
-            let who = match admitted(&app, &parts, for_whom).await {
+            let who = match admitted(&app, &parts, for_whom, scope).await {
                 Ok(who) => who,
                 Err(problem) => return login::refused(&app, &problem, &address(&parts)),
             };
@@ -112,23 +116,30 @@ where
             let shown = async {
                 let path = P::read(&PathParams::of(&mut parts).await?)?;
                 let query = RawQuery::parse(parts.uri.query())?;
-                let visit =
-                    PageRequest { who: who.clone(), path, query, now: app.store.now(), address: address(&parts) };
+                let visit = PageRequest {
+                    who: who.clone(),
+                    path,
+                    query,
+                    now: app.store.now(),
+                    address: address(&parts),
+                    headers: parts.headers.clone(),
+                };
                 render(app.clone(), visit).await
             };
             match shown.await {
                 Ok(content) => {
-                    let whole = respond(StatusCode::OK, layout::whole(&who, &content, notice, freeze_of(&app).await));
+                    let page = layout::whole(&who, &content, notice, freeze_of(&app).await);
+                    let whole = finished(&app, &who, respond(StatusCode::OK, page));
                     form::clear_notice(app.answers.count(who.holder(), IfFull::Refuse, whole), notice)
                 }
-                Err(problem) => refuse(&who, &problem),
+                Err(problem) => finished(&app, &who, refuse(&who, &problem)),
             }
         })
     };
-    PageRoute { method: Method::GET, path, asks: true, for_whom, handler: Arc::new(handler) }
+    PageRoute { method: Method::GET, path, asks: true, for_whom, scope: Some(scope), handler: Arc::new(handler) }
 }
 
-pub(crate) fn act<P, F, R>(path: &'static str, for_whom: ForWhom, act: F) -> PageRoute
+pub(crate) fn act<P, F, R>(path: &'static str, for_whom: ForWhom, scope: KeyScope, act: F) -> PageRoute
 where
     P: FromPath,
     F: Fn(App, PageRequest<P>, Form) -> R + Clone + Send + Sync + 'static,
@@ -138,7 +149,7 @@ where
         let act = act.clone();
         Box::pin(async move {
             let (mut parts, body) = request.into_parts();
-            let who = match admitted(&app, &parts, for_whom).await {
+            let who = match admitted(&app, &parts, for_whom, scope).await {
                 Ok(who) => who,
                 Err(problem) => return login::refused(&app, &problem, "/"),
             };
@@ -151,20 +162,22 @@ where
                     query: NoQuery,
                     now: app.store.now(),
                     address: address(&parts),
+                    headers: parts.headers.clone(),
                 };
                 act(app.clone(), visit, form).await
             };
             match done.await {
                 Ok(FormResult::Go { to, done }) => see_other(&to, &[form::notice_cookie(done, &parts.headers)]),
                 Ok(FormResult::Show(content)) => {
-                    let whole = respond(StatusCode::OK, layout::whole(&who, &content, None, freeze_of(&app).await));
+                    let page = layout::whole(&who, &content, None, freeze_of(&app).await);
+                    let whole = finished(&app, &who, respond(StatusCode::OK, page));
                     app.answers.count(who.holder(), IfFull::Send, whole)
                 }
-                Err(problem) => refuse(&who, &problem),
+                Err(problem) => finished(&app, &who, refuse(&who, &problem)),
             }
         })
     };
-    PageRoute { method: Method::POST, path, asks: true, for_whom, handler: Arc::new(handler) }
+    PageRoute { method: Method::POST, path, asks: true, for_whom, scope: Some(scope), handler: Arc::new(handler) }
 }
 
 /// A page that needs no session, such as the login.
@@ -174,13 +187,27 @@ where
     R: Future<Output = Response> + Send + 'static,
 {
     let handler = move |app: App, request: Request| -> HandlerFuture { Box::pin(answer(app, request)) };
-    PageRoute { method, path, asks: false, for_whom: ForWhom::Everyone, handler: Arc::new(handler) }
+    PageRoute { method, path, asks: false, for_whom: ForWhom::Everyone, scope: None, handler: Arc::new(handler) }
 }
 
-async fn admitted(app: &App, request: &http::request::Parts, for_whom: ForWhom) -> Result<Visitor> {
-    let who = Visitor::admit(app, request).await?;
+async fn admitted(app: &App, head: &http::request::Parts, for_whom: ForWhom, scope: KeyScope) -> Result<Visitor> {
+    let who = Visitor::admit(app, head).await?;
     for_whom.admit(&who)?;
+    who.need(scope)?;
     Ok(who)
+}
+
+/// Opens a page of the portal to the origins that may frame it.
+pub(crate) fn framed(app: &App, mut response: Response) -> Response {
+    if let Some(policy) = &app.framed_policy {
+        response.headers_mut().insert(CONTENT_SECURITY_POLICY, policy.clone());
+    }
+    response
+}
+
+/// The page as its visitor gets it.
+fn finished(app: &App, who: &Visitor, response: Response) -> Response {
+    if who.is_portal() { framed(app, response) } else { response }
 }
 
 fn address(parts: &http::request::Parts) -> String {

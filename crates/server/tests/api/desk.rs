@@ -77,6 +77,9 @@ fn rows() -> BTreeMap<(&'static str, &'static str), &'static str> {
         (("POST", "/settings/test"), "text=Request+timed+out"),
         (("POST", "/settings/keys"), "role=tenant"),
         (("POST", "/settings/keys/{id}/revoke"), ""),
+        (("POST", "/settings/keys/{id}/rotate"), ""),
+        (("POST", "/settings/portal-links"), "tenant=globex"),
+        (("POST", "/settings/portal-links/{id}/revoke"), ""),
     ])
 }
 

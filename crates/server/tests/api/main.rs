@@ -8,6 +8,7 @@
     reason = "a test's helpers may give up as loudly as the test itself"
 )]
 
+mod access;
 mod admin;
 mod approvals;
 mod attempts;
@@ -30,6 +31,7 @@ mod operations;
 mod overflows;
 mod pages;
 mod patterns;
+mod portal;
 mod preflight;
 mod quotas;
 mod races;

@@ -30,7 +30,8 @@ async fn every_page_but_login_errors_and_assets_needs_a_session() {
     let world = World::new().await;
     let open = ui::table().into_iter().filter(|page| !page.asks).map(|page| page.path);
     let open: Vec<&str> = open.filter(|path| !path.starts_with("/assets/")).collect();
-    assert_eq!(open, ["/login", "/login", "/logout", "/login/oidc", "/login/oidc/callback", "/errors/{code}"]);
+    let doors = ["/login", "/portal", "/login", "/logout", "/login/oidc", "/login/oidc/callback", "/errors/{code}"];
+    assert_eq!(open, doors);
     for page in ui::table().iter().filter(|page| page.asks) {
         let path = named(page.path);
         for cookie in ["", "redrive_session=", "redrive_session=made-up"] {

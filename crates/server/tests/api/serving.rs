@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use redrive_server::auth::PortalSettings;
 use redrive_server::{Config, Edge, Server, ServerLimits, StartError, Tls};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -21,6 +22,7 @@ async fn serve(world: &World, limits: ServerLimits) -> Server {
         listen: any,
         metrics_listen: Some(any),
         limits,
+        portal: PortalSettings::default(),
         replica: "r1".into(),
         edge: Edge::default(),
         sso: None,
@@ -55,6 +57,7 @@ async fn a_taken_port_is_reported_plainly() {
     let config = Config {
         listen: server.address(),
         metrics_listen: None,
+        portal: PortalSettings::default(),
         limits: ServerLimits::default(),
         replica: "r2".into(),
         edge: Edge::default(),
@@ -182,8 +185,15 @@ async fn an_endless_request_is_cut_off_after_the_grace_time() {
 async fn an_invalid_limit_stops_the_start() {
     let world = World::new().await;
     let limits = ServerLimits { connections_max: 0, ..ServerLimits::default() };
-    let listen = "127.0.0.1:0".parse().unwrap();
-    let config = Config { listen, metrics_listen: None, limits, replica: "r".into(), edge: Edge::default(), sso: None };
+    let config = Config {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        metrics_listen: None,
+        limits,
+        portal: PortalSettings::default(),
+        replica: "r".into(),
+        edge: Edge::default(),
+        sso: None,
+    };
     let refused = Server::start(config, world.store.clone(), Arc::clone(&world.dice), None).await.err().unwrap();
     assert_eq!(refused.to_string(), "`connections_max` must be at least 1");
 }

@@ -13,7 +13,7 @@ use redrive_core::policy::Policies;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::Role;
 use redrive_engine::{Clock, Dice, ManualClock, SeededDice, Store};
-use redrive_server::auth::new_key;
+use redrive_server::auth::{PortalSettings, new_key};
 use redrive_server::router::router;
 use redrive_server::{App, ServerLimits};
 use redrive_store::postgres::PgStore;
@@ -41,7 +41,7 @@ pub struct World {
     pub any_worker: String,
     pub operator: String,
     pub admin: String,
-    _place: Place,
+    place: Arc<Place>,
 }
 
 /// Where the store lives; removed with its case.
@@ -125,12 +125,52 @@ impl World {
         Self::made_under(limits, rules, Policies::default()).await
     }
 
+    /// With these origins around the portal.
+    pub async fn with_portal(portal: PortalSettings) -> Self {
+        Self::made_with(ServerLimits::default(), None, Policies::default(), portal).await
+    }
+
+    /// A second server: on PostgreSQL another replica on the same database, on SQLite another one over the same store.
+    pub async fn replica(&self) -> Self {
+        let store = match &*self.place {
+            Place::Folder(_) => self.store.clone(),
+            Place::Database(_) => {
+                self.place.open(self.clock.clone(), Arc::new(SeededDice::new(8)), Policies::default()).await
+            }
+        };
+        let app = App::new(store.clone(), self.dice.clone(), None, ServerLimits::default(), None);
+        Self {
+            router: router(app.clone()),
+            app,
+            store,
+            clock: self.clock.clone(),
+            dice: self.dice.clone(),
+            worker: self.worker.clone(),
+            tenant: self.tenant.clone(),
+            other_worker: self.other_worker.clone(),
+            other_tenant: self.other_tenant.clone(),
+            any_worker: self.any_worker.clone(),
+            operator: self.operator.clone(),
+            admin: self.admin.clone(),
+            place: self.place.clone(),
+        }
+    }
+
     async fn made_under(limits: ServerLimits, rules: Option<Arc<UserRules>>, policies: Policies) -> Self {
-        let place = Place::new();
+        Self::made_with(limits, rules, policies, PortalSettings::default()).await
+    }
+
+    async fn made_with(
+        limits: ServerLimits,
+        rules: Option<Arc<UserRules>>,
+        policies: Policies,
+        portal: PortalSettings,
+    ) -> Self {
+        let place = Arc::new(Place::new());
         let clock = Arc::new(ManualClock::at(Timestamp::from_millis(NOON)));
         let dice: Arc<dyn Dice> = Arc::new(SeededDice::new(7));
         let store = place.open(clock.clone(), dice.clone(), policies).await;
-        let app = App::new(store.clone(), dice.clone(), rules, limits, None);
+        let app = App::with_portal(store.clone(), dice.clone(), rules, limits, None, portal);
         let key = |role, tenant: Option<&str>| {
             make_key(store.clone(), dice.clone(), role, tenant.map(|t| t.parse().unwrap()))
         };
@@ -147,7 +187,7 @@ impl World {
             clock,
             dice,
             store,
-            _place: place,
+            place,
         }
     }
 
@@ -244,7 +284,7 @@ impl World {
 }
 
 pub async fn make_key(store: Arc<dyn Store>, dice: Arc<dyn Dice>, role: Role, tenant: Option<Tenant>) -> String {
-    let (secret, record) = new_key(dice.as_ref(), role, tenant, None, None, store.now());
+    let (secret, record) = new_key(dice.as_ref(), role, tenant, store.now());
     store.put_key(record, "admin:ops".into()).await.unwrap();
     secret
 }

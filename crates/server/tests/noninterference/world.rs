@@ -13,7 +13,7 @@ use redrive_core::time::Timestamp;
 use redrive_core::wire::Role;
 use redrive_engine::services::{self, ServiceJob};
 use redrive_engine::{Clock, Dice, ManualClock, SeededDice, Store};
-use redrive_server::auth::new_key;
+use redrive_server::auth::{PortalSettings, new_key};
 use redrive_server::router::router;
 use redrive_server::{App, Config, Edge, Server, ServerLimits};
 use redrive_store::postgres::PgStore;
@@ -110,6 +110,7 @@ impl World {
                 listen,
                 metrics_listen: None,
                 limits: ServerLimits::default(),
+                portal: PortalSettings::default(),
                 replica: "replica".into(),
                 edge: Edge::default(),
                 sso: None,
@@ -126,7 +127,7 @@ impl World {
         let dice = SeededDice::new(seed);
         let mut made = Vec::new();
         for role in [Role::Worker, Role::Tenant] {
-            let (secret, record) = new_key(&dice, role, Some(tenant.parse().unwrap()), None, None, self.store.now());
+            let (secret, record) = new_key(&dice, role, Some(tenant.parse().unwrap()), self.store.now());
             self.store.put_key(record, "admin:ops".into()).await.unwrap();
             made.push(secret);
         }

@@ -22,6 +22,7 @@ pub(super) const TABLES: &[CopiedTable] = &[
     table("lease_calls", &["queue", "tenant"]),
     table("tenant_names", &["tenant", "kind", "name"]),
     table("keys", ID),
+    table("portal_links", ID),
     table("patterns", ID),
     table("pattern_alias", &["tenant", "fp_hash", "fp_version"]),
     table("versions_seen", ID),

@@ -23,7 +23,8 @@ use redrive_engine::model::StateCounts;
 use redrive_engine::model::operations::{ItemsCall, NewOperation};
 use redrive_engine::model::patterns::PatternsCall;
 use redrive_engine::model::{
-    DetailCall, KeyMark, KeyRecord, PageCall, RunFilter, RunRef, SentPayload, Started, StatsCall, Swept, TenantScope,
+    DetailCall, KeyMark, KeyRecord, PageCall, PortalLinkRecord, RunFilter, RunRef, SentPayload, Started, StatsCall,
+    Swept, TenantScope,
 };
 use redrive_engine::operations::freeze::FreezeSlice;
 use redrive_engine::operations::moves::MoveSlice;
@@ -344,6 +345,26 @@ impl Reads for PgStore {
         let read = async {
             let view = self.key_readers.view().await?;
             let answer = keys::key_by_hash(&view.snapshot(), &hash).await;
+            view.done(answer).await
+        };
+        within(ANSWER_MAX, read).await
+    }
+
+    async fn portal_links(&self, tenant: &Tenant) -> Result<Vec<PortalLinkRecord>> {
+        let tenant = tenant.clone();
+        read!(self, snapshot => keys::portal_links(&snapshot, &tenant))
+    }
+
+    async fn portal_link(&self, id: &str) -> Result<PortalLinkRecord> {
+        let id = id.to_owned();
+        let found = read!(self, snapshot => keys::portal_link(&snapshot, &id))?;
+        found.ok_or(Error::NotFound("portal link"))
+    }
+
+    async fn portal_session(&self, session: [u8; 32]) -> Result<Option<PortalLinkRecord>> {
+        let read = async {
+            let view = self.key_readers.view().await?;
+            let answer = keys::portal_session(&view.snapshot(), &session).await;
             view.done(answer).await
         };
         within(ANSWER_MAX, read).await

@@ -182,6 +182,7 @@ fn body(summary: &RunSummary, parts: DetailParts) -> Result<RunBody> {
         attempt.changed = changed.contains(&attempt.attempt);
     }
     Ok(RunBody {
+        payload_hidden: false,
         payload,
         payload_base64,
         payload_omitted: about.payload_omitted,

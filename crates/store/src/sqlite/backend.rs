@@ -14,7 +14,7 @@ use redrive_core::wire::{
 use redrive_engine::attempt::start::CommittedStart;
 use redrive_engine::audit::{AuditCall, AuditMark, AuditSettings};
 use redrive_engine::clock::Clock as _;
-use redrive_engine::error::Result;
+use redrive_engine::error::{Error, Result};
 use redrive_engine::freeze::FreezeCache;
 use redrive_engine::lease::grant::GrantedLease;
 use redrive_engine::metrics::StoreMetrics;
@@ -22,7 +22,8 @@ use redrive_engine::model::StateCounts;
 use redrive_engine::model::operations::{ItemsCall, NewOperation};
 use redrive_engine::model::patterns::PatternsCall;
 use redrive_engine::model::{
-    DetailCall, KeyMark, KeyRecord, PageCall, RunFilter, RunRef, SentPayload, Started, StatsCall, Swept, TenantScope,
+    DetailCall, KeyMark, KeyRecord, PageCall, PortalLinkRecord, RunFilter, RunRef, SentPayload, Started, StatsCall,
+    Swept, TenantScope,
 };
 use redrive_engine::operations::freeze::FreezeSlice;
 use redrive_engine::operations::moves::MoveSlice;
@@ -322,5 +323,20 @@ impl Reads for SqliteStore {
 
     async fn key_by_hash(&self, hash: [u8; 32]) -> Result<Option<KeyRecord>> {
         self.key_readers.run(&Owner::System, move |conn| ready(keys::key_by_hash(conn, &hash))).await
+    }
+
+    async fn portal_links(&self, tenant: &Tenant) -> Result<Vec<PortalLinkRecord>> {
+        let tenant = tenant.clone();
+        self.read(move |conn| ready(keys::portal_links(conn, &tenant))).await
+    }
+
+    async fn portal_link(&self, id: &str) -> Result<PortalLinkRecord> {
+        let id = id.to_owned();
+        let found = self.read(move |conn| ready(keys::portal_link(conn, &id))).await?;
+        found.ok_or(Error::NotFound("portal link"))
+    }
+
+    async fn portal_session(&self, session: [u8; 32]) -> Result<Option<PortalLinkRecord>> {
+        self.key_readers.run(&Owner::System, move |conn| ready(keys::portal_session(conn, &session))).await
     }
 }

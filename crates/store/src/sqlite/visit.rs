@@ -7,6 +7,7 @@ use redrive_core::audit::{ChainPoint, ChainedEntry, Tampered, Verified};
 use redrive_core::policy::Policies;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::HealthAnswer;
+use rusqlite::TransactionBehavior;
 
 use crate::shared::audit as shared_audit;
 use crate::shared::check::{Miscounted, closed_states};
@@ -24,7 +25,6 @@ use redrive_engine::model::{KeyRecord, TenantScope};
 use redrive_engine::ports::backend::Unpaced;
 use redrive_engine::ports::rows::EngineRows as _;
 use redrive_engine::tx::{Tx, TxCache};
-use rusqlite::TransactionBehavior;
 
 /// Complaints that a check lists at most.
 const COMPLAINTS_MAX: u32 = 20;

@@ -46,17 +46,8 @@ async fn act(world: &World, tenant: &str, run: &str, triage: Triage) {
 }
 
 fn key(id: &str, tenant: Option<&str>) -> KeyRecord {
-    KeyRecord {
-        id: id.into(),
-        lineage: id.into(),
-        hash: [id.len() as u8; 32],
-        role: Role::Worker,
-        tenant: tenant.map(|tenant| tenant.parse().unwrap()),
-        note: None,
-        created_at: redrive_core::time::Timestamp::default(),
-        expires_at: None,
-        revoked_at: None,
-    }
+    let tenant = tenant.map(|tenant| tenant.parse().unwrap());
+    KeyRecord::new(id.into(), [id.len() as u8; 32], Role::Worker, tenant, redrive_core::time::Timestamp::default())
 }
 
 fn verified(world: &World) -> Result<Verified, Tampered> {

@@ -9,6 +9,7 @@
     reason = "a case that can't go on fails; the world is shared with other suites"
 )]
 
+mod access;
 mod audit;
 mod breakers;
 mod corrupt_rows;
@@ -44,6 +45,13 @@ use world::World;
 macro_rules! every_case {
     ($test:ident) => {
         $test! {
+            access::a_key_comes_back_with_its_limits,
+            access::a_key_is_revoked_once_and_by_whom,
+            access::a_rotated_key_ends_after_the_overlap,
+            access::the_last_use_of_a_key_only_rises,
+            access::a_portal_link_opens_one_session,
+            access::an_ended_portal_link_opens_nothing,
+            access::a_tenant_has_a_bounded_number_of_portal_links,
             reports::first_report_is_judged_stored_and_answered,
             reports::optional_columns_survive_mixed_batches,
             reports::repeated_report_gets_the_stored_answer,

@@ -251,17 +251,7 @@ pub async fn the_ledger_outlives_its_run(world: World) {
 pub async fn old_keys_hours_and_positions_are_bounded(world: World) {
     resolved(&world, "r1").await;
     let expires_at = Some(world.store.now().plus_ms(DAY_MS));
-    let good = KeyRecord {
-        id: "good".into(),
-        lineage: "good".into(),
-        hash: [1; 32],
-        role: Role::Worker,
-        tenant: None,
-        note: None,
-        created_at: world.store.now(),
-        expires_at: None,
-        revoked_at: None,
-    };
+    let good = KeyRecord::new("good".into(), [1; 32], Role::Worker, None, world.store.now());
     let old = KeyRecord { id: "old".into(), hash: [2; 32], expires_at, ..good.clone() };
     world.store.put_key(good, "admin:ops".into()).await.unwrap();
     world.store.put_key(old, "admin:ops".into()).await.unwrap();

@@ -23,7 +23,8 @@ use redrive_core::policy::Policies;
 use redrive_core::run::StateName;
 use redrive_core::time::{DAY_MS, Timestamp};
 use redrive_core::wire::{Role, StatsAnswer};
-use redrive_engine::{Clock, Dice, ManualClock, SeededDice, Store, SystemClock, SystemDice};
+use redrive_engine::{Clock, Dice, KeyRecord, ManualClock, SeededDice, Store, SystemClock, SystemDice};
+use redrive_server::auth::PortalSettings;
 use redrive_server::{Config, Edge, Server, ServerLimits, auth};
 use redrive_store::sqlite::{Options, SqliteStore};
 use tempfile::TempDir;
@@ -135,7 +136,8 @@ fn options(folder: &TempFolder, clock: Arc<dyn Clock>, dice: Arc<dyn Dice>) -> O
 
 fn config(listen: SocketAddr) -> Config {
     let limits = ServerLimits { grace_ms: GRACE_MS, ..ServerLimits::default() };
-    Config { listen, metrics_listen: None, limits, replica: replica_name(), edge: Edge::default(), sso: None }
+    let (portal, edge) = (PortalSettings::default(), Edge::default());
+    Config { listen, metrics_listen: None, limits, portal, replica: replica_name(), edge, sso: None }
 }
 
 /// One key for the user, one for the fleet.
@@ -147,12 +149,12 @@ struct Keys {
 
 impl Keys {
     async fn make(store: &dyn Store) -> anyhow::Result<Self> {
-        let (admin, record) = auth::new_key(&SystemDice, Role::Admin, None, Some("yours".into()), None, store.now());
+        let (admin, record) = auth::new_key(&SystemDice, Role::Admin, None, store.now());
+        let record = KeyRecord { name: Some("yours".into()), ..record };
         let hash = record.hash;
         store.put_key(record, "demo".into()).await?;
-        let (worker, record) =
-            auth::new_key(&SystemDice, Role::Worker, None, Some("the fleet".into()), None, store.now());
-        store.put_key(record, "demo".into()).await?;
+        let (worker, record) = auth::new_key(&SystemDice, Role::Worker, None, store.now());
+        store.put_key(KeyRecord { name: Some("the fleet".into()), ..record }, "demo".into()).await?;
         Ok(Self { admin, hash, worker })
     }
 }

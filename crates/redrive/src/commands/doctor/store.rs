@@ -63,7 +63,7 @@ pub(crate) fn keys(store: &mut OfflineStore) -> Vec<Finding> {
         (Ok(keys), Ok(now)) => (keys, now),
         (Err(error), _) | (_, Err(error)) => return vec![Finding::unreadable("keys", error)],
     };
-    let valid: Vec<&KeyRecord> = keys.iter().filter(|key| is_valid(key, now)).collect();
+    let valid: Vec<&KeyRecord> = keys.iter().filter(|key| key.is_valid(now)).collect();
     let mut findings = Vec::new();
     if !valid.iter().any(|key| key.role == Role::Admin) {
         let what = "Make one: `redrive keys create --role admin`.";
@@ -76,14 +76,10 @@ pub(crate) fn keys(store: &mut OfflineStore) -> Vec<Finding> {
     findings
 }
 
-fn is_valid(key: &KeyRecord, now: Timestamp) -> bool {
-    key.revoked_at.is_none() && key.expires_at.is_none_or(|at| now < at)
-}
-
 fn never_expires(key: &KeyRecord) -> Finding {
-    let note = key.note.as_ref().map(|note| format!(" ({note})")).unwrap_or_default();
+    let note = key.name.as_ref().or(key.note.as_ref()).map(|note| format!(" ({note})")).unwrap_or_default();
     let seen = format!("{} key {}{note} never expires", key.role, key.id);
-    let what = format!("Replace it by one with --expires-at, then `redrive keys revoke {}`.", key.id);
+    let what = format!("Replace it by one with --expires, then `redrive keys revoke {}`.", key.id);
     Finding::new(FindingLevel::Advice, "keys", seen, what)
 }
 

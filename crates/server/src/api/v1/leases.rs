@@ -75,7 +75,7 @@ fn lease_call(who: &Principal, query: &TenantQuery, request: LeaseRequest) -> Re
     lease_ms_in_range(request.lease_ms)?;
     Ok(LeaseCall {
         scope: who.scope(named)?,
-        queues: queues(&request.queues)?,
+        queues: who.queues(queues(&request.queues)?)?,
         agents: request.agents,
         max,
         lease_ms: request.lease_ms,
@@ -182,7 +182,10 @@ pub(crate) async fn renew(
     if leases.len() > HEARTBEATS_MAX {
         return Err(HttpProblem::invalid_field("leases", format_args!("must be at most {HEARTBEATS_MAX}")));
     }
-    let asked: Vec<_> = leases.iter().map(|beat| under_lease(&call.who, &call.query, beat)).collect();
+    let mut asked = Vec::with_capacity(leases.len());
+    for beat in &leases {
+        asked.push(under_lease(&app, &call.who, &call.query, beat).await);
+    }
     let mut renewed =
         app.store.heartbeats(asked.iter().filter_map(|under| under.as_ref().ok()).cloned().collect()).await;
     let mut renewed = renewed.drain(..);
@@ -198,8 +201,9 @@ pub(crate) async fn renew(
     Ok(Reply::ok(HeartbeatsAnswer { leases: answers.collect() }))
 }
 
-fn under_lease(who: &Principal, query: &TenantQuery, beat: &LeaseBeat) -> Result<UnderLease> {
-    let at = who.run(&[query.tenant.as_ref(), beat.tenant.as_ref()], beat.run_id.clone())?;
+async fn under_lease(app: &App, who: &Principal, query: &TenantQuery, beat: &LeaseBeat) -> Result<UnderLease> {
+    let named = [query.tenant.as_ref(), beat.tenant.as_ref()];
+    let at = who.run(app.store.as_ref(), &named, beat.run_id.clone()).await?;
     Ok(UnderLease { at, lease: lease_token(&beat.lease)? })
 }
 

@@ -8,6 +8,7 @@ pub(crate) mod keys;
 pub(crate) mod leases;
 pub(crate) mod operations;
 pub(crate) mod patterns;
+pub(crate) mod portal_links;
 pub(crate) mod preflight;
 pub(crate) mod queues;
 pub(crate) mod runs;

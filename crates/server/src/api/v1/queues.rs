@@ -29,6 +29,9 @@ pub(crate) async fn list(app: App, call: ApiCall<Operator, (), QueuesQuery>) -> 
 }
 
 pub(crate) async fn show(app: App, call: ApiCall<Operator, QueueName>) -> Result<Reply<QueueView>> {
+    if !call.who.limits().may_touch(&call.path) {
+        return Err(redrive_engine::Error::NotFound("queue").into());
+    }
     Ok(Reply::ok(app.store.queue(&call.path).await?))
 }
 

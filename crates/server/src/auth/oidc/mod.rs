@@ -238,15 +238,9 @@ impl Oidc {
             .finalize()
             .into();
         let record = KeyRecord {
-            lineage: person.clone(),
-            id: person,
-            hash,
-            role: role.role(),
-            tenant: role.tenant().cloned(),
             note: Some(Label::from("signed in by SSO")),
-            created_at: now,
             expires_at: Some(token.expires_at.min(now.plus_ms(SESSION_MS))),
-            revoked_at: None,
+            ..KeyRecord::new(person, hash, role.role(), role.tenant().cloned(), now)
         };
         let mut people = lock(&self.people);
         people.retain(|_, person| person.expires_at.is_none_or(|at| now < at));

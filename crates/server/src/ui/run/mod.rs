@@ -47,7 +47,7 @@ fn named(who: &Visitor, (tenant, run_id): (Tenant, RunId)) -> Result<RunRef> {
     if who.own_tenant().is_some_and(|own| *own != tenant) {
         return Err(redrive_engine::Error::NotFound("run").into());
     }
-    who.run(&[Some(&tenant)], run_id)
+    Ok(RunRef { tenant: who.tenant(&[Some(&tenant)])?, run_id })
 }
 
 /// The data of the page.
@@ -61,7 +61,7 @@ struct RunPageData {
 
 impl RunPageData {
     async fn read(app: &App, who: &Visitor, at: &RunRef, pages: DetailCall) -> Result<Self> {
-        let run = read::read_run(app, at, pages).await?;
+        let run = read::read_run(app, who, at, pages).await?;
         let scope = TenantScope::One(at.tenant.clone());
         let (plan, duplicates, neighbours, queue) = tokio::join!(
             plan_of(app, at),

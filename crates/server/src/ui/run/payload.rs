@@ -85,6 +85,9 @@ pub(super) fn panel_of(data: &RunPageData) -> Markup {
             ", SHA-256 " code { (visible(omitted.sha256.as_str())) } ". The run can’t be replayed." },
         PayloadContent::Nothing if expired => p.muted {
             "Deleted, because its retention is over. The run can be replayed with a new payload only." },
+        PayloadContent::Nothing if body.payload_hidden => p.muted {
+            "Hidden: this session’s key may read runs but not payloads, headers, outputs, responses and error texts."
+        },
         PayloadContent::Nothing => p.muted { "No payload was sent." },
     } @if !body.redacted.is_empty() {
         p.muted { "Masked before it was stored:"

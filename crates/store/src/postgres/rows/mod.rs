@@ -5,6 +5,7 @@ pub(crate) mod attempts;
 pub(crate) mod audit;
 pub(crate) mod breakers;
 pub(crate) mod engine;
+pub(crate) mod keys;
 pub(crate) mod ledger;
 pub(crate) mod operations;
 pub(crate) mod patterns;

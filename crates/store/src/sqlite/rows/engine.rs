@@ -1,4 +1,4 @@
-//! Stamps, absences, keys, trims, and the counters that a batch has changed.
+//! Stamps, absences, trims, and the counters that a batch has changed.
 
 use redrive_core::absence::Absence;
 use redrive_core::money::{Spend, Usd};
@@ -8,12 +8,11 @@ use rusqlite::{Connection, OptionalExtension, params};
 use crate::shared::freeze;
 use crate::shared::hours::SPEND_KEPT_MS;
 use crate::sqlite::rows::SqliteRows;
-use crate::sqlite::rows::keys;
 use crate::sqlite::rows::patterns::{PatternClocks, PatternFailures};
 use redrive_engine::Map;
 use redrive_engine::counters::{CountKey, CounterDeltas, HourCounts, HourKey, PatternDelta};
 use redrive_engine::error::PortResult as Result;
-use redrive_engine::model::{KeyRecord, Swept};
+use redrive_engine::model::Swept;
 use redrive_engine::ports::rows::EngineRows;
 
 impl EngineRows for SqliteRows<'_> {
@@ -90,23 +89,6 @@ impl EngineRows for SqliteRows<'_> {
         self.conn.prepare_cached("INSERT OR REPLACE INTO stamps (replica, at) VALUES ('', 0)")?.execute([])?;
         self.conn.prepare_cached("DELETE FROM stamps WHERE replica = ''")?.execute([])?;
         Ok(())
-    }
-
-    fn has_keys(&mut self) -> Result<bool> {
-        Ok(self.conn.prepare_cached("SELECT 1 FROM keys")?.exists([])?)
-    }
-
-    fn insert_key(&mut self, key: &KeyRecord) -> Result<()> {
-        keys::insert_key(self.conn, key)
-    }
-
-    fn revoke_key(&mut self, id: &str, now: Timestamp) -> Result<bool> {
-        keys::revoke_key(self.conn, id, now)
-    }
-
-    fn tenant_of_key(&mut self, id: &str) -> Result<Option<String>> {
-        let mut find = self.conn.prepare_cached("SELECT tenant FROM keys WHERE id = ?1")?;
-        Ok(find.query_row([id], |row| row.get(0)).optional()?.flatten())
     }
 
     fn spent_on(&mut self, tenant: i64, day: Timestamp) -> Result<Spend> {

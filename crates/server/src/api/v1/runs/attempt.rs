@@ -7,7 +7,7 @@ use redrive_core::wire::{
     FailRequest, FailureAnswer, HeartbeatAnswer, HeartbeatRequest, Mode, PreflightBrief, ReleaseRequest, StartAnswer,
     StartRequest, StateAnswer, StepRequest, StepView, SucceedAnswer, SucceedRequest,
 };
-use redrive_engine::{DetailCall, Fit, Start, UnderLease};
+use redrive_engine::{DetailCall, Fit, RunRef, Start, UnderLease};
 
 use crate::app::App;
 use crate::auth::{Principal, Worker};
@@ -32,6 +32,8 @@ pub(crate) async fn start(
     let Json { value, raw, held: _held } = call.body;
     let tenant = who.tenant(&[query.tenant.as_ref(), value.tenant.as_ref()])?;
     let queue = value.queue.clone().unwrap_or_else(QueueName::default_queue);
+    let at = RunRef { tenant: tenant.clone(), run_id: value.run_id.clone() };
+    who.may_report(app.store.as_ref(), &at, &queue).await?;
     let policy = app.store.policy(&tenant, &queue).await?;
     let (mut start, preflight) =
         compute(&app, &who.holder(), raw.len(), move || start_of(tenant, value, &policy)).await?;
@@ -53,14 +55,15 @@ fn start_of(tenant: Tenant, request: StartRequest, policy: &Policy) -> Result<(S
     Ok((Start { fit, ..capture::start(request, tenant)? }, found))
 }
 
-fn under_lease(
+async fn under_lease(
+    app: &App,
     who: &Principal,
     query: &TenantQuery,
     named: Option<&Tenant>,
     run_id: RunId,
     lease: &str,
 ) -> Result<UnderLease> {
-    let at = who.run(&[query.tenant.as_ref(), named], run_id)?;
+    let at = who.run(app.store.as_ref(), &[query.tenant.as_ref(), named], run_id).await?;
     Ok(UnderLease { at, lease: lease_token(lease)? })
 }
 
@@ -69,7 +72,7 @@ pub(crate) async fn heartbeat(
     call: ApiCall<Worker, RunId, TenantQuery, Json<HeartbeatRequest>>,
 ) -> Result<Reply<HeartbeatAnswer>> {
     let request = call.body.value;
-    let under = under_lease(&call.who, &call.query, request.tenant.as_ref(), call.path, &request.lease)?;
+    let under = under_lease(&app, &call.who, &call.query, request.tenant.as_ref(), call.path, &request.lease).await?;
     Ok(Reply::ok(HeartbeatAnswer { lease_expires_at: app.store.heartbeat(under).await? }))
 }
 
@@ -78,7 +81,7 @@ pub(crate) async fn step(
     call: ApiCall<Worker, RunId, TenantQuery, Json<StepRequest>>,
 ) -> Result<Reply<StepView>> {
     let request = call.body.value;
-    let under = under_lease(&call.who, &call.query, request.tenant.as_ref(), call.path, &request.lease)?;
+    let under = under_lease(&app, &call.who, &call.query, request.tenant.as_ref(), call.path, &request.lease).await?;
     let step = redacted::step(&app, &under.at, new_step(request.into(), "")?).await?;
     Ok(Reply::ok(app.store.step(under, step).await?))
 }
@@ -88,7 +91,7 @@ pub(crate) async fn succeed(
     call: ApiCall<Worker, RunId, TenantQuery, Json<SucceedRequest>>,
 ) -> Result<Reply<SucceedAnswer>> {
     let Json { value, raw, held: _held } = call.body;
-    let at = call.who.run(&[call.query.tenant.as_ref(), value.tenant.as_ref()], call.path)?;
+    let at = call.who.run(app.store.as_ref(), &[call.query.tenant.as_ref(), value.tenant.as_ref()], call.path).await?;
     let bytes = raw.len();
     let schema = app.store.output_schema(&at).await?;
     let captured = move || capture::success(at, value, &raw, schema.as_ref());
@@ -103,7 +106,7 @@ pub(crate) async fn fail(
     call: ApiCall<Worker, RunId, TenantQuery, Json<FailRequest>>,
 ) -> Result<Reply<FailureAnswer>> {
     let Json { value, raw, held: _held } = call.body;
-    let under = under_lease(&call.who, &call.query, value.tenant.as_ref(), call.path, &value.lease)?;
+    let under = under_lease(&app, &call.who, &call.query, value.tenant.as_ref(), call.path, &value.lease).await?;
     app.quotas.report(&app, &under.at.tenant)?;
     let (to, tenant, holder) = (app.clone(), under.at.tenant.clone(), call.who.holder());
     // Only user rules look at the run.
@@ -125,6 +128,6 @@ pub(crate) async fn release(
     call: ApiCall<Worker, RunId, TenantQuery, Json<ReleaseRequest>>,
 ) -> Result<Reply<StateAnswer>> {
     let request = call.body.value;
-    let under = under_lease(&call.who, &call.query, request.tenant.as_ref(), call.path, &request.lease)?;
+    let under = under_lease(&app, &call.who, &call.query, request.tenant.as_ref(), call.path, &request.lease).await?;
     Ok(Reply::ok(app.store.release(under).await?))
 }

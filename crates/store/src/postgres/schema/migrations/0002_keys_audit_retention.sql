@@ -94,3 +94,32 @@ CREATE TABLE audit_marks (
     at BIGINT NOT NULL,
     sha256 TEXT COLLATE "C"                -- of the file that was exported
 ) WITH (fillfactor = 10);
+
+-- ====================================================================================================================
+-- Keys and the tenant portal
+-- ====================================================================================================================
+
+-- Keys: names, scopes, queues and use.
+ALTER TABLE keys ADD COLUMN name BYTEA;
+ALTER TABLE keys ADD COLUMN scopes TEXT COLLATE "C";          -- words of KeyScope, separated by commas; NULL: all of the role
+ALTER TABLE keys ADD COLUMN queues TEXT COLLATE "C";          -- names, separated by commas; NULL: every queue
+ALTER TABLE keys ADD COLUMN created_by TEXT COLLATE "C";      -- the actor; NULL: made before this was recorded
+ALTER TABLE keys ADD COLUMN revoked_by TEXT COLLATE "C";
+ALTER TABLE keys ADD COLUMN last_used_at BIGINT;    -- written about once a minute
+
+-- A link that logs a browser in once as its tenant, and the session that it began.
+-- Written by operators and by the browser that opens it. At most 1,000 that have not ended per tenant; deleted a day after
+-- they expired.
+CREATE TABLE portal_links (
+    id TEXT COLLATE "C" PRIMARY KEY,
+    tenant TEXT COLLATE "C" NOT NULL,
+    hash BYTEA NOT NULL UNIQUE,     -- SHA-256 of the link's secret
+    session BYTEA UNIQUE,           -- SHA-256 of the session's secret; NULL until the link is opened
+    created_at BIGINT NOT NULL,
+    created_by TEXT COLLATE "C" NOT NULL,
+    expires_at BIGINT NOT NULL,      -- of the link and of its session
+    used_at BIGINT,
+    revoked_at BIGINT
+);
+CREATE INDEX portal_links_by_tenant ON portal_links (tenant, created_at);
+CREATE INDEX portal_links_by_end ON portal_links (expires_at);

@@ -85,3 +85,32 @@ CREATE TABLE audit_marks (
     at INTEGER NOT NULL,
     sha256 TEXT                        -- of the file that was exported
 );
+
+-- ====================================================================================================================
+-- Keys and the tenant portal
+-- ====================================================================================================================
+
+-- Keys: names, scopes, queues and use.
+ALTER TABLE keys ADD COLUMN name TEXT;
+ALTER TABLE keys ADD COLUMN scopes TEXT;          -- words of KeyScope, separated by commas; NULL: all of the role
+ALTER TABLE keys ADD COLUMN queues TEXT;          -- names, separated by commas; NULL: every queue
+ALTER TABLE keys ADD COLUMN created_by TEXT;      -- the actor; NULL: made before this was recorded
+ALTER TABLE keys ADD COLUMN revoked_by TEXT;
+ALTER TABLE keys ADD COLUMN last_used_at INTEGER;    -- written about once a minute
+
+-- A link that logs a browser in once as its tenant, and the session that it began.
+-- Written by operators and by the browser that opens it. At most 1,000 that have not ended per tenant; deleted a day after
+-- they expired.
+CREATE TABLE portal_links (
+    id TEXT PRIMARY KEY,
+    tenant TEXT NOT NULL,
+    hash BLOB NOT NULL UNIQUE,     -- SHA-256 of the link's secret
+    session BLOB UNIQUE,           -- SHA-256 of the session's secret; NULL until the link is opened
+    created_at INTEGER NOT NULL,
+    created_by TEXT NOT NULL,
+    expires_at INTEGER NOT NULL,      -- of the link and of its session
+    used_at INTEGER,
+    revoked_at INTEGER
+) WITHOUT ROWID;
+CREATE INDEX portal_links_by_tenant ON portal_links (tenant, created_at);
+CREATE INDEX portal_links_by_end ON portal_links (expires_at);
