@@ -25,6 +25,10 @@ fn text(label: Option<&Label>) -> Value {
     label.map_or(Value::Null, |label| label.as_str().into())
 }
 
+fn listed<'a>(words: Option<impl Iterator<Item = &'a str>>) -> Value {
+    words.map_or(Value::Null, Iterator::collect)
+}
+
 fn queue_name(name: Option<&QueueName>) -> Value {
     name.map_or(Value::Null, |name| name.as_str().into())
 }
@@ -341,6 +345,9 @@ pub fn key_fields(key: &KeyRecord) -> Map<String, Value> {
         ("tenant", key.tenant.as_ref().map_or("*", |tenant| tenant.as_str()).into()),
         ("expires_at", key.expires_at.map_or(Value::Null, |at| at.to_string().into())),
         ("lineage", key.lineage.as_str().into()),
+        ("name", text(key.name.as_ref())),
+        ("scopes", listed(key.limits.scopes.as_ref().map(|scopes| scopes.iter().map(|scope| scope.as_str())))),
+        ("queues", listed(key.limits.queues.as_ref().map(|queues| queues.iter().map(QueueName::as_str)))),
     ])
 }
 

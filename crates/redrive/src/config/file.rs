@@ -28,7 +28,7 @@ use super::reference::{fields, nearest};
 use super::settings::{AuditSection, BackupKeys, BackupSection, ServerSection};
 use crate::whole::{self, CONFIG_MAX_BYTES};
 
-pub(super) const SECTIONS: [&str; 12] = [
+pub(super) const SECTIONS: [&str; 13] = [
     "server", "audit", "portal", "defaults", "tier", "queue", "tenant", "agent", "rule", "model", "backup", "outbound",
     "oidc",
 ];

@@ -224,7 +224,8 @@ async fn serve_tls(world: &World, limits: ServerLimits) -> Server {
     let tls = Tls::from_files(&tls_file("first.crt"), &tls_file("first.key")).unwrap();
     let edge = Edge { tls: Some(tls), ..Edge::default() };
     let listen = "127.0.0.1:0".parse().unwrap();
-    let config = Config { listen, metrics_listen: None, limits, replica: "r1".into(), edge, sso: None };
+    let portal = PortalSettings::default();
+    let config = Config { listen, metrics_listen: None, limits, portal, replica: "r1".into(), edge, sso: None };
     Server::start(config, world.store.clone(), world.dice.clone(), None).await.unwrap()
 }
 
@@ -276,6 +277,7 @@ async fn plain_http_beyond_this_machine_is_refused() {
         listen: "0.0.0.0:0".parse().unwrap(),
         metrics_listen: Some("0.0.0.0:0".parse().unwrap()),
         limits: ServerLimits::default(),
+        portal: PortalSettings::default(),
         replica: "r1".into(),
         edge: Edge { behind_proxy, ..Edge::default() },
         sso: None,
