@@ -31,4 +31,4 @@ pub use backups::BackupMonitor;
 pub use limits::ServerLimits;
 pub use openapi::openapi;
 pub use problem::{error_catalogue, errors_markdown};
-pub use serve::{ClientAddress, Config, Edge, Server, StartError, Tls, TlsError};
+pub use serve::{ClientAddress, Config, Edge, Server, StartError, TlsError, TlsPair};

@@ -46,7 +46,7 @@ impl Alphabet {
 
 /// What has to stand around an anchor.
 #[derive(Clone, Copy)]
-enum Rule {
+enum SecretRule {
     /// The anchor begins a token: at least so many letters follow.
     Token(Alphabet, usize),
     /// The same, with letters and digits among the first ones: the anchor alone is too common.
@@ -71,21 +71,21 @@ enum Value {
     MixedWord,
 }
 
-struct Shape {
+struct SecretShape {
     anchor: &'static str,
     kind: &'static str,
-    rule: Rule,
+    rule: SecretRule,
 }
 
-const fn shape(anchor: &'static str, kind: &'static str, rule: Rule) -> Shape {
-    Shape { anchor, kind, rule }
+const fn shape(anchor: &'static str, kind: &'static str, rule: SecretRule) -> SecretShape {
+    SecretShape { anchor, kind, rule }
 }
 
 use Alphabet::{Alnum, Base64, Dotted, Hex, Upper, Word};
-use Rule::{Assigned, Custom, Exact, Mixed, Path, Token};
+use SecretRule::{Assigned, Custom, Exact, Mixed, Path, Token};
 
 /// Anchors are found in any case; tokens must have the case given here.
-const SHAPES: &[Shape] = &[
+const SHAPES: &[SecretShape] = &[
     shape("AKIA", "aws_access_key_id", Exact(Upper, 16)),
     shape("ASIA", "aws_access_key_id", Exact(Upper, 16)),
     shape("ABIA", "aws_access_key_id", Exact(Upper, 16)),
@@ -294,14 +294,18 @@ pub(super) fn assigned_to(name: &str, value: &str) -> Option<&'static str> {
         return None;
     }
     let scan = Scan::new(name);
-    let fits = |shape: &&Shape| match shape.rule {
-        Rule::Assigned(of, least) => {
+    let fits = |shape: &&SecretShape| match shape.rule {
+        SecretRule::Assigned(of, least) => {
             let start = name.len().checked_sub(shape.anchor.len());
             let ends =
                 start.and_then(|start| name.get(start..)).is_some_and(|end| end.eq_ignore_ascii_case(shape.anchor));
             ends && scan.name_may_begin(of, start.unwrap_or_default()) && is_value(of, least, value.as_bytes())
         }
-        Rule::Token(..) | Rule::Mixed(..) | Rule::Exact(..) | Rule::Path | Rule::Custom(_) => false,
+        SecretRule::Token(..)
+        | SecretRule::Mixed(..)
+        | SecretRule::Exact(..)
+        | SecretRule::Path
+        | SecretRule::Custom(_) => false,
     };
     SHAPES.iter().find(fits).map(|shape| shape.kind)
 }
@@ -329,31 +333,31 @@ impl<'a> Scan<'a> {
     }
 
     /// Decides by a bounded number of bytes; only what is a secret is read to its end.
-    fn check(&self, shape: &Shape, at: Range<usize>) -> Option<Range<usize>> {
+    fn check(&self, shape: &SecretShape, at: Range<usize>) -> Option<Range<usize>> {
         let begins = || self.text.get(at.clone()) == Some(shape.anchor) && !self.is_inside_word(at.start);
         match shape.rule {
-            Rule::Token(of, least) => {
+            SecretRule::Token(of, least) => {
                 (begins() && self.is_run(at.end, of, least)).then(|| at.start..self.run(at.end, of))
             }
-            Rule::Mixed(of, least) => {
+            SecretRule::Mixed(of, least) => {
                 let fits = begins() && self.is_run(at.end, of, least) && is_mixed(self.read(at.end));
                 fits.then(|| at.start..self.run(at.end, of))
             }
-            Rule::Exact(of, most) => {
+            SecretRule::Exact(of, most) => {
                 let end = self.run_to(at.end, of, most + 1);
                 let ends = !self.bytes.get(end).is_some_and(u8::is_ascii_alphanumeric);
                 (begins() && end - at.end == most && ends).then_some(at.start..end)
             }
-            Rule::Assigned(of, least) => {
+            SecretRule::Assigned(of, least) => {
                 let value = self.name_may_begin(of, at.start).then(|| self.assigned(at.end)).flatten()?;
                 self.is_secret_value(value, of, least).then(|| value.start..self.value_end(value, usize::MAX))
             }
-            Rule::Path => {
+            SecretRule::Path => {
                 let end = self.until(at.end, b"?#)]}>,;", usize::MAX);
                 let path = self.text.get(at.end..end)?;
                 (path.len() >= 8 && !path.starts_with(MARK_START)).then_some(at.end..end)
             }
-            Rule::Custom(verify) => verify(self, at),
+            SecretRule::Custom(verify) => verify(self, at),
         }
     }
 

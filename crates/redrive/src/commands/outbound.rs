@@ -12,12 +12,12 @@ use crate::out::{Printer, Style, TextTable};
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
     /// Check whether requests to a URL would leave this machine; exits with 1 when they would not
-    Check(CheckArgs),
+    Check(OutboundCheckArgs),
 }
 
 /// Resolves the host, checks each address against `[outbound] allow`, and sends a HEAD request to an allowed one.
 #[derive(Debug, clap::Args)]
-pub(crate) struct CheckArgs {
+pub(crate) struct OutboundCheckArgs {
     /// The URL
     url: String,
     /// Resolve and check the addresses only; send nothing

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use clap::Args;
 use redrive_core::ip_range::{BadIpRange, IpRange};
 use redrive_engine::AuditSettings;
-use redrive_server::{Tls, TlsError};
+use redrive_server::{TlsError, TlsPair};
 use redrive_store::copy::StoreAddress;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -209,8 +209,8 @@ pub(crate) struct TlsFiles {
 }
 
 impl TlsFiles {
-    pub(crate) fn load(&self) -> Result<Tls, TlsError> {
-        Tls::from_files(&self.cert, &self.key)
+    pub(crate) fn load(&self) -> Result<TlsPair, TlsError> {
+        TlsPair::from_files(&self.cert, &self.key)
     }
 }
 

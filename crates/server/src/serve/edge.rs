@@ -9,13 +9,13 @@ use http::header::FORWARDED;
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Request};
 use redrive_core::ip_range::IpRange;
 
-use super::tls::Tls;
+use super::tls::TlsPair;
 
 /// How the server meets the network.
 #[derive(Default)]
 pub struct Edge {
     /// None: plain HTTP.
-    pub tls: Option<Tls>,
+    pub tls: Option<TlsPair>,
     /// A proxy in front speaks TLS to clients.
     pub behind_proxy: bool,
     /// Proxies whose headers are believed.

@@ -8,7 +8,7 @@ mod tls;
 pub use edge::{ClientAddress, Edge};
 pub(crate) use edge::{FORWARDED_HOST, SCHEME};
 pub(crate) use listener::BadHost;
-pub use tls::{Tls, TlsError};
+pub use tls::{TlsError, TlsPair};
 
 use std::io;
 use std::net::SocketAddr;

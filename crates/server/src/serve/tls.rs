@@ -39,12 +39,12 @@ pub enum TlsError {
 
 /// Accepts TLS connections with the newest usable certificate.
 #[derive(Clone)]
-pub struct Tls {
+pub struct TlsPair {
     acceptor: TlsAcceptor,
     files: Arc<CertificateFiles>,
 }
 
-impl Tls {
+impl TlsPair {
     /// Reads the files, which have to be usable.
     pub fn from_files(cert: &Path, key: &Path) -> Result<Self, TlsError> {
         let stamps = Stamps::of(cert, key);
@@ -155,7 +155,7 @@ pub(super) enum ServerStream<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> ServerStream<S> {
-    pub(super) fn new(stream: S, tls: Option<&Tls>) -> Self {
+    pub(super) fn new(stream: S, tls: Option<&TlsPair>) -> Self {
         match tls {
             Some(tls) => Self::Handshake(Box::new(tls.acceptor.accept(stream))),
             None => Self::Plain(stream),
@@ -261,8 +261,8 @@ pub(super) mod tests {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tls").join(name)
     }
 
-    pub(in crate::serve) fn tls() -> Tls {
-        Tls::from_files(&data("first.crt"), &data("first.key")).unwrap()
+    pub(in crate::serve) fn tls() -> TlsPair {
+        TlsPair::from_files(&data("first.crt"), &data("first.key")).unwrap()
     }
 
     /// A client that trusts both certificates.
@@ -283,7 +283,7 @@ pub(super) mod tests {
     }
 
     /// The certificate that a new connection gets.
-    async fn presented(tls: &Tls) -> String {
+    async fn presented(tls: &TlsPair) -> String {
         let (client, server) = duplex(16 * 1024);
         let (connected, accepted) = tokio::join!(connect(client), tls.acceptor.accept(server));
         accepted.unwrap();
@@ -313,7 +313,7 @@ pub(super) mod tests {
         let put = |name: &str, from: &str| replace(folder.path(), name, fs::read(data(from)).unwrap());
         put("tls.crt", "first.crt");
         put("tls.key", "first.key");
-        let tls = Tls::from_files(&folder.path().join("tls.crt"), &folder.path().join("tls.key")).unwrap();
+        let tls = TlsPair::from_files(&folder.path().join("tls.crt"), &folder.path().join("tls.key")).unwrap();
         assert_eq!((tls.files.reload_once().is_none(), presented(&tls).await), (true, "first".into()));
 
         put("tls.crt", "second.crt");
@@ -334,7 +334,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_pair_that_cannot_be_used_is_named() {
-        let error = |cert: &str, key: &str| match Tls::from_files(&data(cert), &data(key)) {
+        let error = |cert: &str, key: &str| match TlsPair::from_files(&data(cert), &data(key)) {
             Ok(_) => String::new(),
             Err(error) => error.to_string().replace(env!("CARGO_MANIFEST_DIR"), ""),
         };

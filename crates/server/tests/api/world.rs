@@ -263,7 +263,7 @@ impl World {
     /// Everything in the store as text: its files, or every row of its tables.
     pub fn stored(&self) -> String {
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        match &self._place {
+        match &*self.place {
             Place::Folder(folder) => {
                 let files = std::fs::read_dir(folder.path().join("data")).unwrap();
                 files.map(|file| text(std::fs::read(file.unwrap().path()).unwrap_or_default())).collect()

@@ -321,7 +321,7 @@ mod tests {
     }
 
     fn token(groups: &[&str], person: PersonClaims, lives_ms: u64) -> IdToken {
-        let groups = token::OneOrMany::Many(groups.iter().map(|group| (*group).to_owned()).collect());
+        let groups = token::ClaimValues::Many(groups.iter().map(|group| (*group).to_owned()).collect());
         let person = PersonClaims { groups: Some(groups), ..person };
         IdToken { subject: "ada".into(), expires_at: noon().plus_ms(lives_ms), person }
     }

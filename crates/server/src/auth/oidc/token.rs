@@ -66,12 +66,12 @@ struct Header {
 /// One value or a list of them.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged)]
-pub(crate) enum OneOrMany {
+pub(crate) enum ClaimValues {
     One(String),
     Many(Vec<String>),
 }
 
-impl OneOrMany {
+impl ClaimValues {
     pub(crate) fn as_slice(&self) -> &[String] {
         match self {
             Self::One(one) => std::slice::from_ref(one),
@@ -88,14 +88,14 @@ pub(crate) struct PersonClaims {
     pub(crate) email_verified: Option<serde_json::Value>,
     pub(crate) preferred_username: Option<String>,
     pub(crate) name: Option<String>,
-    pub(crate) groups: Option<OneOrMany>,
+    pub(crate) groups: Option<ClaimValues>,
 }
 
 #[derive(Debug, Deserialize)]
 struct Claims {
     iss: String,
     sub: String,
-    aud: OneOrMany,
+    aud: ClaimValues,
     azp: Option<String>,
     exp: f64,
     nbf: Option<f64>,
