@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive_server::auth::PortalSettings;
-use redrive_server::{Config, Edge, Server, ServerLimits, StartError, Tls};
+use redrive_server::{Config, Edge, Server, ServerLimits, StartError, TlsPair};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -221,7 +221,7 @@ async fn talk_tls(address: SocketAddr, bytes: &str) -> String {
 }
 
 async fn serve_tls(world: &World, limits: ServerLimits) -> Server {
-    let tls = Tls::from_files(&tls_file("first.crt"), &tls_file("first.key")).unwrap();
+    let tls = TlsPair::from_files(&tls_file("first.crt"), &tls_file("first.key")).unwrap();
     let edge = Edge { tls: Some(tls), ..Edge::default() };
     let listen = "127.0.0.1:0".parse().unwrap();
     let portal = PortalSettings::default();
