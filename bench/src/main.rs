@@ -10,6 +10,7 @@
 mod abuse;
 mod claims;
 mod classify;
+mod encryption;
 mod figures;
 mod ingest;
 mod load;
@@ -117,6 +118,9 @@ async fn measure(plan: &Plan, figures: &mut Figures) -> Result<()> {
     }
     if plan.wants("ingest") {
         ingest::measure(plan, figures).await?;
+    }
+    if plan.wants("encryption") {
+        encryption::measure(plan, figures).await?;
     }
     if plan.wants("claims") {
         claims::measure(plan, figures).await?;

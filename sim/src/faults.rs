@@ -147,6 +147,10 @@ macro_rules! faulty {
                 self.shelf.get().map(|store| store.limits(tenant)).unwrap_or_default()
             }
 
+            fn master_key_id(&self) -> Option<String> {
+                self.shelf.get().ok().and_then(|store| store.master_key_id())
+            }
+
             $(async fn $verb(&self, $($arg: $of),*) -> Result<$gives> {
                 self.before(Kind::$kind).await?;
                 // Release the store before awaiting anything else.
@@ -250,6 +254,7 @@ faulty! {
     Writes trim_changes(most: usize) -> Swept;
     Writes trim_events(most: usize) -> Swept;
     Writes trim_ledger(most: usize) -> Swept;
+    Writes reseal() -> Swept;
     Writes retain(replica: &str, most: usize) -> Swept;
     Writes trim_audit(most: usize) -> Swept;
     Writes keep_audit_head() -> ();

@@ -32,6 +32,7 @@ pub mod sweeps;
 pub mod tasks;
 pub mod triage;
 pub mod tx;
+pub mod vault;
 
 pub use audit::{Actor, AuditCall, AuditFilter, AuditSettings};
 pub use breakers::BreakerAct;
@@ -45,6 +46,7 @@ pub use model::triage::*;
 pub use model::*;
 pub use names::tenant_names::{TENANT_QUEUES_MAX, TENANT_REASONS_MAX};
 pub use store::Store;
+pub use vault::{MasterKey, Vault};
 
 /// For the committer's many small lookups. The random seed prevents chosen names from colliding.
 pub type Map<K, V> = std::collections::HashMap<K, V, foldhash::fast::RandomState>;

@@ -94,6 +94,9 @@ pub const AUDIT_HEAD: Service = Service::new("audit_head", 1_000, |store, _| {
     Box::pin(async move { store.keep_audit_head().await.map(|()| Swept::default()) })
 });
 
+/// Brings sealed values under the active keys.
+pub const RESEAL: Service = Service::new("reseal", 5_000, |store, _| Box::pin(async move { store.reseal().await }));
+
 /// Every service of a server.
 pub const ALL: [Service; 14] = [
     STAMP,
@@ -110,6 +113,7 @@ pub const ALL: [Service; 14] = [
     AUDIT_HEAD,
     TRIM_LINKS,
     RETENTION,
+    RESEAL,
 ];
 
 /// A service bound to a store and a replica.

@@ -39,6 +39,7 @@ use crate::operations::{make, steer, work};
 use crate::ports::backend::{Backend, Owner, Reads, Route};
 use crate::triage::{plans, reviews};
 use crate::tx::Tx;
+use crate::vault::reseal;
 use crate::{access, breakers, freeze, keys, patterns, retention, sweeps, triage};
 
 #[async_trait]
@@ -57,6 +58,8 @@ pub trait Store: Reads {
 
     /// What this process has measured of the store.
     fn metrics(&self) -> StoreMetrics;
+    /// None without encryption at rest.
+    fn master_key_id(&self) -> Option<String>;
 
     // Producers and workers.
 
@@ -115,6 +118,8 @@ pub trait Store: Reads {
     async fn trim_events(&self, most: usize) -> Result<Swept>;
     /// Deletes unused ledger entries whose run is gone.
     async fn trim_ledger(&self, most: usize) -> Result<Swept>;
+    /// Brings some sealed values under the active keys.
+    async fn reseal(&self) -> Result<Swept>;
     /// Removes ended runs and payloads whose time is over, at most `most`, if this replica owns retention.
     async fn retain(&self, replica: &str, most: usize) -> Result<Swept>;
     /// Removes exported entries of the audit log that are older than `audit_days`.
@@ -213,6 +218,10 @@ impl<B: Backend> Store for B {
 
     fn metrics(&self) -> StoreMetrics {
         Backend::metrics(self).clone()
+    }
+
+    fn master_key_id(&self) -> Option<String> {
+        self.vault().master_id()
     }
 
     async fn report(&self, report: NewFailure) -> Result<Reported> {
@@ -416,6 +425,10 @@ impl<B: Backend> Store for B {
 
     async fn trim_ledger(&self, most: usize) -> Result<Swept> {
         self.submit(Route::system(), move |tx| effects::trim(tx, most)).await
+    }
+
+    async fn reseal(&self) -> Result<Swept> {
+        self.submit(Route::system(), reseal::reseal).await
     }
 
     async fn retain(&self, replica: &str, most: usize) -> Result<Swept> {

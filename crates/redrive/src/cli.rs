@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     audit, breakers, classify, demo, doctor, effects, generate, health, keys, operations, outbound, patterns,
-    preflight, queues, runs, serve, spool, store, tenants,
+    preflight, queues, runs, secrets, serve, spool, store, tenants,
 };
 
 /// The dead letter queue and recovery pipeline for AI agent work
@@ -53,6 +53,9 @@ pub(crate) enum Command {
     /// Create, list and revoke API keys, directly on the store
     #[command(subcommand)]
     Keys(keys::Command),
+    /// Show and rotate the keys of encryption at rest, directly on the store
+    #[command(subcommand)]
+    Secrets(secrets::Command),
     /// List who did what; verify and export the audit log, directly on the store
     #[command(subcommand)]
     Audit(audit::Command),

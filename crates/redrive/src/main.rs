@@ -31,7 +31,7 @@ fn main() -> ExitCode {
 fn run(command: Command, out: &mut Printer) -> anyhow::Result<()> {
     use commands::{
         audit, breakers, classify, demo, doctor, effects, generate, health, keys, operations, outbound, patterns,
-        preflight, queues, runs, serve, spool, store, tenants,
+        preflight, queues, runs, secrets, serve, spool, store, tenants,
     };
     match command {
         Command::Demo(args) => demo::run(&args, out),
@@ -48,6 +48,7 @@ fn run(command: Command, out: &mut Printer) -> anyhow::Result<()> {
         Command::Spool(command) => commands::block_on(spool::run(command, out)),
         Command::Keys(command) => keys::run(command, out),
         Command::Audit(command) => audit::run(command, out),
+        Command::Secrets(command) => secrets::run(&command, out),
         Command::Store(command) => store::run(command, out),
         Command::Doctor(args) => doctor::run(&args, out),
         Command::Outbound(command) => commands::block_on(outbound::run(command, out)),

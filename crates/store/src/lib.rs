@@ -12,3 +12,4 @@ pub mod sqlite;
 
 pub use failure::classify;
 pub use shared::check::Miscounted;
+pub use shared::secrets::{SealedValues, SecretsStatus};

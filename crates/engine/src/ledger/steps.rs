@@ -19,6 +19,7 @@ use crate::tx::Tx;
 #[derive(Debug, Clone)]
 pub struct StepRow {
     pub id: i64,
+    pub tenant: i64,
     /// None when the run is gone.
     pub run: Option<i64>,
     pub run_id: String,

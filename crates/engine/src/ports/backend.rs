@@ -32,6 +32,7 @@ use crate::operations::row::OperationRow;
 use crate::operations::settle::Outcomes;
 use crate::policies::PolicyCache;
 use crate::tx::Tx;
+use crate::vault::Vault;
 
 /// A store. A use case is a function over [`Tx`]; [`Backend::submit`] makes it durable.
 pub trait Backend: Reads {
@@ -55,6 +56,8 @@ pub trait Backend: Reads {
     fn read_freeze(&self) -> impl Future<Output = Result<Option<StoreFreeze>>> + Send;
 
     fn metrics(&self) -> &StoreMetrics;
+    /// Seals the values of this store.
+    fn vault(&self) -> &Vault;
 
     /// Runs `act` in a durable transaction that it may share with other commands, and answers after the commit. `act` runs
     /// again if the transaction was rolled back.

@@ -29,6 +29,7 @@ use crate::patterns::verbs::PatternRow;
 pub use crate::runs::attempts::AttemptRecord;
 use crate::runs::attempts::StoredAttempt;
 use crate::runs::run_row::RunRow;
+use crate::vault::reseal::{ResealedPage, SealingState};
 
 use crate::breakers::{CorruptBreaker, ReadBreakers};
 pub use crate::runs::set_aside::ReadRuns;
@@ -52,6 +53,7 @@ pub trait Rows:
     + OperationRows
     + RetentionRows
     + AccessRows
+    + VaultRows
     + EngineRows
     + AuditRows
 {
@@ -69,6 +71,7 @@ impl<T> Rows for T where
         + OperationRows
         + RetentionRows
         + AccessRows
+        + VaultRows
         + EngineRows
         + AuditRows
 {
@@ -183,13 +186,13 @@ pub trait AttemptRows {
     /// A late attempt replaces the outcome that was recorded for its silence.
     fn put_attempt(&mut self, ended: &AttemptRecord<'_>, now: Timestamp) -> Result<()>;
     /// Recording the same failure again has no effect.
-    fn insert_late_failure(&mut self, run: i64, attempt: u32, epoch: u64, body: &[u8]) -> Result<()>;
+    fn insert_late_failure(&mut self, row: &RunRow, attempt: u32, epoch: u64, body: &[u8]) -> Result<()>;
     fn payload_digest(&mut self, run: i64, revision: u32) -> Result<Option<Vec<u8>>>;
     /// `About`, encoded.
     fn about_of(&mut self, run: i64, revision: u32) -> Result<Option<Vec<u8>>>;
     fn insert_revision(&mut self, made: &NewRevision<'_>, now: Timestamp) -> Result<()>;
     /// Stores what an attempt was sent; an older lease does not replace a newer one.
-    fn put_sent(&mut self, run: i64, attempt: u32, epoch: u64, sent: &NewSentPayload) -> Result<()>;
+    fn put_sent(&mut self, row: &RunRow, attempt: u32, epoch: u64, sent: &NewSentPayload) -> Result<()>;
     fn insert_move(&mut self, moved: &NewMove<'_>, now: Timestamp) -> Result<()>;
 }
 
@@ -480,6 +483,21 @@ pub trait AccessRows {
     fn revoke_portal_link(&mut self, id: &str, now: Timestamp) -> Result<bool>;
     /// Deletes links that expired before.
     fn trim_portal_links(&mut self, before: Timestamp, most: usize) -> Result<Swept>;
+}
+
+/// The keys of sealed values, and the pass that brings values under them. A store seals and opens values by itself.
+pub trait VaultRows {
+    /// None while the store is not encrypted. Locked until the commit.
+    fn sealing_state(&mut self) -> Result<Option<SealingState>>;
+    fn put_sealing_state(&mut self, state: &SealingState) -> Result<()>;
+    /// When the last of the retired keys was retired.
+    fn last_retired(&mut self) -> Result<Option<Timestamp>>;
+    /// Deletes keys that were retired then or before; returns how many.
+    fn delete_retired_keys(&mut self, by: Timestamp) -> Result<u64>;
+    /// How many tables have sealed values.
+    fn sealed_tables(&self) -> usize;
+    /// Seals some of a table's values after a row that are in clear or under a retired key.
+    fn reseal_page(&mut self, table: usize, after: [i64; 2]) -> Result<ResealedPage>;
 }
 
 /// Stamps and absences, trims, and counters.

@@ -15,6 +15,7 @@ pub fn keep_revision(tx: &mut Tx<'_>, row: &mut RunRow, fix: &FixedPayload, acto
     // A fix replaces the payload; masked headers stay masked.
     about.redacted.retain(|part| part.at.starts_with("header:"));
     let made = NewRevision {
+        tenant: row.tenant,
         run: row.id,
         revision: row.run.revision,
         payload: &fix.payload,

@@ -190,5 +190,5 @@ pub fn note_move(
     note: Option<&Text>,
 ) -> Result<()> {
     let (from, to) = (before.run.state.name(), row.run.state.name());
-    Ok(tx.rows.insert_move(&NewMove { run: row.id, actor, event, from, to, note }, tx.now)?)
+    Ok(tx.rows.insert_move(&NewMove { tenant: row.tenant, run: row.id, actor, event, from, to, note }, tx.now)?)
 }

@@ -21,6 +21,7 @@ pub(crate) mod patterns;
 pub(crate) mod preflight;
 pub(crate) mod queues;
 pub(crate) mod runs;
+pub(crate) mod secrets;
 pub(crate) mod serve;
 pub(crate) mod spool;
 pub(crate) mod store;

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use redrive_core::audit::{ChainPoint, ChainedEntry, Tampered, Verified};
+use redrive_core::ids::Tenant;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::HealthAnswer;
 use redrive_engine::audit::CLI;
 use redrive_engine::error::PortResult;
 use redrive_engine::tx::Tx;
-use redrive_engine::{Actor, KeyRecord, KeyRotation, RotatedRecord, SystemClock, access, keys};
+use redrive_engine::{Actor, KeyRecord, KeyRotation, MasterKey, RotatedRecord, SystemClock, access, keys};
 use redrive_store::copy::StoreAddress;
-use redrive_store::{Miscounted, classify, postgres, sqlite};
+use redrive_store::{Miscounted, SecretsStatus, classify, postgres, sqlite};
 
 /// An opened store of either kind.
 pub(crate) enum OfflineStore {
@@ -75,6 +76,27 @@ impl OfflineStore {
         each: impl FnMut(&ChainedEntry) -> PortResult<()>,
     ) -> redrive_engine::Result<Result<Verified, Tampered>> {
         either!(self, store => store.verify_audit(outside, each))
+    }
+
+    /// None for a store that is not encrypted.
+    pub(crate) fn master_key_id(&mut self) -> redrive_engine::Result<Option<String>> {
+        either!(self, store => store.master_key_id())
+    }
+
+    pub(crate) fn secrets(&mut self) -> redrive_engine::Result<Option<SecretsStatus>> {
+        either!(self, store => store.secrets())
+    }
+
+    pub(crate) fn rotate_master(&mut self, old: &MasterKey, new: &MasterKey) -> redrive_engine::Result<u64> {
+        either!(self, store => store.rotate_master(old, new))
+    }
+
+    pub(crate) fn rotate_tenants(
+        &mut self,
+        master: &MasterKey,
+        tenant: Option<&Tenant>,
+    ) -> redrive_engine::Result<u64> {
+        either!(self, store => store.rotate_tenants(master, tenant))
     }
 
     pub(crate) fn queues(&mut self) -> redrive_engine::Result<u64> {

@@ -13,7 +13,7 @@ use redrive_core::text::Label;
 use redrive_core::wire::{QueueSettings, Role};
 use redrive_engine::audit::CONFIG;
 use redrive_engine::tasks::Tasks;
-use redrive_engine::{AuditSettings, Dice, KeyRecord, Store, SystemClock, SystemDice};
+use redrive_engine::{AuditSettings, Dice, KeyRecord, Store, SystemClock, SystemDice, Vault};
 use redrive_server::auth::{Oidc, OidcConfig, PortalSettings};
 use redrive_server::{Config, Edge, Server, ServerLimits, auth};
 use redrive_store::copy::StoreAddress;
@@ -51,11 +51,11 @@ pub(crate) fn run(args: Args, out: &mut Printer) -> anyhow::Result<()> {
 async fn serve(settings: &Settings, file: ConfigFile, out: &mut Printer) -> anyhow::Result<()> {
     // Before anything else, so that no signal falls between.
     let mut signals = Signals::new()?;
-    let ConfigFile { policies, queues, rules, backup, audit, oidc, portal, .. } = file;
+    let ConfigFile { policies, queues, rules, backup, audit, oidc, portal, encryption, .. } = file;
     let config = server_config(settings, oidc.as_ref(), portal)?;
     config.check()?;
     let schedule = BackupSchedule::of(backup.as_ref(), &settings.store)?;
-    let store = open(&settings.store, policies, audit.into()).await?;
+    let store = open(&settings.store, policies, audit.into(), encryption.vault()?).await?;
     set_queues(store.as_ref(), queues).await?;
     let server = Server::start(config, store.clone(), Arc::new(SystemDice), rules.compiled()).await?;
     let tasks = Tasks::default();
@@ -76,12 +76,18 @@ async fn serve(settings: &Settings, file: ConfigFile, out: &mut Printer) -> anyh
     }
 }
 
-async fn open(place: &StoreAddress, policies: Policies, audit: AuditSettings) -> anyhow::Result<Arc<dyn Store>> {
+async fn open(
+    place: &StoreAddress,
+    policies: Policies,
+    audit: AuditSettings,
+    vault: Arc<Vault>,
+) -> anyhow::Result<Arc<dyn Store>> {
     let dice = Arc::new(SystemDice);
     Ok(match place {
         StoreAddress::Folder(folder) => {
             let (folder, clock) = (folder.clone(), Arc::new(SystemClock));
-            Arc::new(SqliteStore::open(sqlite::Options { folder, clock, dice, policies })?.with_audit(audit))
+            let options = sqlite::Options { folder, clock, dice, policies };
+            Arc::new(SqliteStore::open_encrypted(options, vault)?.with_audit(audit))
         }
         StoreAddress::Database(url) => {
             let options = postgres::Options {
@@ -94,7 +100,7 @@ async fn open(place: &StoreAddress, policies: Policies, audit: AuditSettings) ->
             if audit.head_to.is_none() {
                 tracing::warn!("the audit log's head is kept in the database alone: set head_to in [audit]");
             }
-            Arc::new(PgStore::open(options).await.context("the database")?.with_audit(audit))
+            Arc::new(PgStore::open_encrypted(options, vault).await.context("the database")?.with_audit(audit))
         }
     })
 }
@@ -157,6 +163,10 @@ async fn greet(server: &Server, store: &dyn Store, place: &StoreAddress, out: &m
     }
     let address = server.address();
     tracing::info!(%address, store = ?place, "listening");
+    match store.master_key_id() {
+        Some(master_key) => tracing::info!(master_key, "payloads are encrypted at rest"),
+        None => tracing::warn!("payloads are stored in clear text: [encryption] is not set"),
+    }
     if let Some(address) = server.metrics_address() {
         tracing::info!(%address, "serving /metrics");
     }

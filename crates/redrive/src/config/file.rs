@@ -24,12 +24,25 @@ use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue, ValueDeserializer};
 
+use super::encryption::EncryptionSection;
 use super::reference::{fields, nearest};
 use super::settings::{AuditSection, BackupKeys, BackupSection, ServerSection};
 use crate::whole::{self, CONFIG_MAX_BYTES};
 
-pub(super) const SECTIONS: [&str; 13] = [
-    "server", "audit", "portal", "defaults", "tier", "queue", "tenant", "agent", "rule", "model", "backup", "outbound",
+pub(super) const SECTIONS: [&str; 14] = [
+    "server",
+    "encryption",
+    "audit",
+    "portal",
+    "defaults",
+    "tier",
+    "queue",
+    "tenant",
+    "agent",
+    "rule",
+    "model",
+    "backup",
+    "outbound",
     "oidc",
 ];
 
@@ -37,6 +50,7 @@ pub(super) const SECTIONS: [&str; 13] = [
 #[derive(Debug, Default)]
 pub(crate) struct ConfigFile {
     pub(crate) server: ServerSection,
+    pub(crate) encryption: EncryptionSection,
     pub(crate) audit: AuditSection,
     pub(crate) portal: PortalSettings,
     pub(crate) policies: Policies,
@@ -159,6 +173,13 @@ impl ConfigFile {
             file.portal = PortalSettings { frame_ancestors };
             file.portal.check().map_err(|bad| section.complain_of_value("frame_ancestors", bad.to_string()))?;
             section.finish()?;
+        }
+        if let Some(value) = root.remove("encryption") {
+            let mut section = Section::new(source, "encryption", value)?;
+            let keys: EncryptionSection = section.take()?;
+            keys.check().map_err(|(key, what)| section.complain_of_value(key, what))?;
+            section.finish()?;
+            file.encryption = keys.beside(source.path);
         }
         if let Some(value) = root.remove("defaults") {
             file.policies.defaults = policy_only(source, "defaults", value)?;

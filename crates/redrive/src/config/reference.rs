@@ -9,6 +9,7 @@ use redrive_core::policy::{
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::Value;
 
+use super::encryption::EncryptionSection;
 use super::file::{AgentKeys, OidcSection, OutboundKeys, PortalKeys, QueueKeys, TenantKeys};
 use super::settings::{AuditSection, BackupKeys, ServerSection};
 
@@ -34,6 +35,8 @@ pub(crate) fn page() -> String {
     let portal =
         "Links that log the browsers of a tenant's people in: [keys and the portal](keys.md#the-tenant-portal).";
     table(&mut page, "`[portal]`", portal, &fields::<PortalKeys>());
+    let encryption = "Encryption at rest, off without this section: [encryption](encryption.md).";
+    table(&mut page, "`[encryption]`", encryption, &fields::<EncryptionSection>());
     let policy = "The figures of a policy: in `[defaults]`, `[tier.NAME]`, `[queue.NAME]` and `[tenant.NAME]`, each over the ones\n\
                   before it. A `preset` brings its own budget and schedule, which outrank single figures of an earlier layer.";
     table(&mut page, "Policy", policy, &fields::<PolicyLayer>());
@@ -190,6 +193,7 @@ mod tests {
     fn the_example_has_every_key_there_is() {
         let all = [
             fields::<ServerSection>(),
+            fields::<EncryptionSection>(),
             fields::<PolicyLayer>(),
             fields::<StrategyLayer>(),
             fields::<Budgets>(),
@@ -217,6 +221,7 @@ mod tests {
     fn every_key_is_explained() {
         let explained = [
             fields::<ServerSection>(),
+            fields::<EncryptionSection>(),
             fields::<PolicyLayer>(),
             fields::<StrategyLayer>(),
             fields::<Budgets>(),

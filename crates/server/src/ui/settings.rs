@@ -47,6 +47,8 @@ pub(crate) async fn get(app: App, visit: PageRequest<(), SettingsQuery>) -> Resu
 
 /// What the page shows beside the tester, as far as the visitor may.
 struct SettingsData {
+    /// None without encryption at rest.
+    master_key_id: Option<String>,
     keys: Option<Vec<KeyView>>,
     links: Option<TenantLinks>,
     made: Option<MadeSecret>,
@@ -74,7 +76,7 @@ impl SettingsData {
         } else {
             None
         };
-        Ok(Self { keys, links, made })
+        Ok(Self { master_key_id: app.store.master_key_id(), keys, links, made })
     }
 }
 
@@ -103,8 +105,18 @@ fn content(who: &Visitor, data: &SettingsData, now: Timestamp) -> PageContent {
         (classify_form(who, &Form::default()))
         @if let Some(keys) = &data.keys { (table(keys, who, now)) (make_key(who)) }
         @if let Some(links) = &data.links { (links_of(links, who, now)) }
+        @if data.keys.is_some() { (encryption(data.master_key_id.as_deref())) }
     };
     PageContent::new("Settings", Tab::Settings, main)
+}
+
+/// Whether payloads are stored in clear.
+fn encryption(master_key_id: Option<&str>) -> Markup {
+    let body = html! { div.body { @match master_key_id {
+        Some(id) => p { "Payloads are encrypted at rest, under master key " span.mono { (id) } "." },
+        None => p { "Payloads are stored in clear text. " span.muted { "A master key in " code { "[encryption]" } " of the configuration encrypts them." } },
+    } } };
+    panel("encryption", "Encryption at rest", &html! {}, &body)
 }
 
 fn secret(made: &MadeSecret) -> Markup {

@@ -28,6 +28,8 @@ pub(super) const TABLES: &[CopiedTable] = &[
     table("versions_seen", ID),
     table("pattern_events", ID),
     table("pattern_hourly", &["pattern", "hour"]),
+    table("encryption", ID),
+    table("tenant_keys", ID),
     table("runs", ID),
     table("payloads", REVISION),
     table("attempts", ATTEMPT),

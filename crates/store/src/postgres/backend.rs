@@ -33,6 +33,7 @@ use redrive_engine::operations::settle::Outcomes;
 use redrive_engine::policies::PolicyCache;
 use redrive_engine::ports::backend::{Backend, Owner, Reads, Route};
 use redrive_engine::tx::Tx;
+use redrive_engine::vault::Vault;
 use tokio::sync::watch;
 
 use crate::postgres::connection::{ANSWER_MAX, within};
@@ -93,6 +94,10 @@ impl Backend for PgStore {
 
     fn metrics(&self) -> &StoreMetrics {
         &self.shared.metrics
+    }
+
+    fn vault(&self) -> &Vault {
+        &self.shared.address.vault
     }
 
     async fn submit<T, F>(&self, route: Route, act: F) -> Result<T>

@@ -1,9 +1,10 @@
-//! Access to a store without or beside its servers, for `keys`, `doctor` and `store check`. Never creates or migrates
+//! Access to a store without or beside its servers, for `keys`, `secrets`, `doctor` and `store check`. Never creates or migrates
 //! a store.
 
 use std::sync::Arc;
 
 use redrive_core::audit::{ChainPoint, ChainedEntry, Tampered, Verified};
+use redrive_core::ids::Tenant;
 use redrive_core::policy::Policies;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::HealthAnswer;
@@ -14,10 +15,13 @@ use crate::postgres::commit::writer_connection::WriterConnection;
 use crate::postgres::connection::address::Address;
 use crate::postgres::connection::clock;
 use crate::postgres::reads::columns::{Columns as _, number, owned};
-use crate::postgres::rows::PgRows;
+use crate::postgres::rows::{PgRows, as_values};
 use crate::postgres::schema;
 use crate::shared::audit as shared_audit;
 use crate::shared::check::{Miscounted, closed_states};
+use crate::shared::reader::SqlParam;
+use crate::shared::secrets::{self, SecretsStatus};
+use crate::shared::vault::{SqlWriter, master_of};
 use crate::shared::{figures, keys, queues};
 use redrive_engine::audit;
 use redrive_engine::clock::SystemDice;
@@ -28,6 +32,8 @@ use redrive_engine::model::{KeyRecord, TenantScope};
 use redrive_engine::ports::backend::Unpaced;
 use redrive_engine::ports::rows::EngineRows as _;
 use redrive_engine::tx::{Tx, TxCache};
+use redrive_engine::vault::MasterKey;
+use tokio_postgres::Row;
 
 /// A server stamps every second.
 const RUNNING_MS: u64 = 10_000;
@@ -36,6 +42,18 @@ const RESTORED_BATCH_RUNS: i64 = 1_000;
 pub struct Visit {
     connection: WriterConnection,
     name: String,
+}
+
+impl SqlWriter for Visit {
+    type Row = Row;
+
+    fn query(&mut self, sql: &str, values: &[SqlParam]) -> Result<Vec<Row>> {
+        self.connection.query(sql, &as_values(values))
+    }
+
+    fn execute(&mut self, sql: &str, values: &[SqlParam]) -> Result<u64> {
+        self.connection.execute(sql, &as_values(values))
+    }
 }
 
 /// The settings of a database, as it reports them.
@@ -145,6 +163,43 @@ impl Visit {
         });
         self.connection.roll_back();
         verified
+    }
+
+    /// None for a store that is not encrypted.
+    pub fn master_key_id(&mut self) -> Result<Option<String>> {
+        Ok(master_of(self)?.map(|(id, _)| id))
+    }
+
+    /// How the store is encrypted; None if it is not.
+    pub fn secrets(&mut self) -> Result<Option<SecretsStatus>> {
+        secrets::status(self)
+    }
+
+    /// Wraps every data key with another master key.
+    pub fn rotate_master(&mut self, old: &MasterKey, new: &MasterKey) -> Result<u64> {
+        self.transaction(|visit| secrets::rotate_master(visit, old, new))
+    }
+
+    /// Gives one tenant, or all, a new data key.
+    pub fn rotate_tenants(&mut self, master: &MasterKey, tenant: Option<&Tenant>) -> Result<u64> {
+        let now = self.now()?;
+        self.transaction(|visit| secrets::rotate_tenants(visit, master, tenant, now))
+    }
+
+    /// No replica makes a data key meanwhile.
+    fn transaction<T>(&mut self, act: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let begin = "BEGIN; LOCK TABLE tenant_keys IN SHARE ROW EXCLUSIVE MODE";
+        self.connection.wait(self.connection.session.client.batch_execute(begin))?;
+        match act(self) {
+            Ok(done) => {
+                self.connection.wait(self.connection.session.client.batch_execute("COMMIT"))?;
+                Ok(done)
+            }
+            Err(failed) => {
+                self.connection.roll_back();
+                Err(failed)
+            }
+        }
     }
 
     pub fn setup(&mut self) -> Result<Setup> {

@@ -15,20 +15,22 @@ use redrive_core::wire::{
 };
 
 use super::attempts::{EndedAttempt, ended_attempts, under_way};
-use super::columns::{Columns, json, number, owned, packed_json_or_none, parsed_or_none, text, time, time_or_none};
+use super::columns::{Columns, json, number, owned, parsed_or_none, text, time, time_or_none};
 use super::history::history_of;
 use super::lookup::run_number;
 use super::pages::{Before, BodyPage, Next, sized};
 use super::payloads::{changed_attempts, last_body, last_verdict, payload_of};
 use super::reader::{SqlReader, StoreReader};
-use super::records::{FromRow as _, STEP_COLUMNS, STEP_VERSIONS, STEP_VERSIONS_MAX, recorded_versions};
+use super::records::{STEP_COLUMNS, STEP_VERSIONS, STEP_VERSIONS_MAX, read_step, recorded_versions};
 use super::runs::summary;
+use super::vault::opened_json_or_none;
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::ledger::steps::{StepRow, views};
 use redrive_engine::model::{DetailCall, KeyMark, RunRef};
 use redrive_engine::names::versions::KINDS_MAX;
 use redrive_engine::runs::document::{ReviewDocument, RunDocument};
 use redrive_engine::runs::payload::StoredPayload;
+use redrive_engine::vault::{SealedCell, SealedColumn};
 
 pub(crate) async fn run_detail(
     reader: &impl StoreReader,
@@ -101,7 +103,8 @@ async fn steps_of<R: StoreReader>(reader: &R, run: i64, before: &Before) -> Resu
     let values = [run.into(), before.step.into(), before.rows().into()];
     let page = BodyPage::fill(reader.rows(&R::step_sizes(), &values).await?.read(sized)?, before.limit);
     let sql = format!("SELECT {STEP_COLUMNS} FROM steps WHERE id = ANY($1)");
-    let mut entries = reader.rows_any(&sql, &[page.numbers.as_slice().into()]).await?.read(StepRow::read)?;
+    let read = reader.rows_any(&sql, &[page.numbers.as_slice().into()]).await?;
+    let mut entries = read.read(|row| read_step(reader.vault(), row))?;
     entries.sort_by_key(|entry| entry.id);
     Ok((page, entries))
 }
@@ -215,11 +218,11 @@ fn body(summary: &RunSummary, parts: DetailParts) -> Result<RunBody> {
 
 /// The request for the review, as the run shows it. The request may be gone.
 async fn review_view(reader: &impl SqlReader, run: i64, review: &ReviewDocument) -> Result<ReviewView> {
-    let sql = "SELECT at, actor, request FROM reviews WHERE run = $1";
-    let asked = reader
-        .row(sql, &[run.into()])
-        .await?
-        .read(|row| Ok((time(row, 0)?, owned(row, 1)?, packed_json_or_none(row, 2, "request")?)))?;
+    let sql = "SELECT at, actor, request, (SELECT tenant FROM runs WHERE id = $1) FROM reviews WHERE run = $1";
+    let asked = reader.row(sql, &[run.into()]).await?.read(|row| {
+        let cell = SealedCell::of_run(SealedColumn::ReviewRequest, number(row, 3)?, run, 0);
+        Ok((time(row, 0)?, owned(row, 1)?, opened_json_or_none(reader.vault(), &cell, row, 2)?))
+    })?;
     let (asked_at, asked_by, proposed): (Timestamp, String, Option<RawJson>) = asked.unwrap_or_default();
     let expires_at = Timestamp::from_millis(review.expires_at);
     Ok(ReviewView { proposed, plan_hash: review.plan_hash.clone(), expires_at, asked_by, asked_at })

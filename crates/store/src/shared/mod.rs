@@ -27,5 +27,8 @@ pub(crate) mod payloads;
 pub(crate) mod queues;
 pub(crate) mod reader;
 pub(crate) mod records;
+pub(crate) mod reseal;
 pub(crate) mod runs;
 pub(crate) mod scan;
+pub(crate) mod secrets;
+pub(crate) mod vault;

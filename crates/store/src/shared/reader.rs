@@ -21,6 +21,7 @@ use redrive_engine::ingest::fingerprints::FingerprintKey;
 use redrive_engine::model::RunRef;
 use redrive_engine::operations::row::OperationRow;
 use redrive_engine::runs::payload::StoredPayload;
+use redrive_engine::vault::Vault;
 
 /// A value of a statement.
 #[derive(Debug, Clone)]
@@ -143,6 +144,8 @@ pub(crate) trait SqlReader {
     fn in_subquery(column: &str, subquery: &str) -> String;
     /// Tells a database that is unavailable from a statement that failed.
     fn classify(error: BoxError) -> Error;
+    /// Opens sealed values. It knows the keys of all rows that were read.
+    fn vault(&self) -> &Vault;
 }
 
 /// Statements about runs.

@@ -32,6 +32,7 @@ use redrive_engine::operations::settle::Outcomes;
 use redrive_engine::policies::PolicyCache;
 use redrive_engine::ports::backend::{Backend, Owner, Reads, Route};
 use redrive_engine::tx::Tx;
+use redrive_engine::vault::Vault;
 use tokio::sync::watch;
 
 use crate::shared::audit;
@@ -83,6 +84,10 @@ impl Backend for SqliteStore {
 
     fn metrics(&self) -> &StoreMetrics {
         self.committer.metrics()
+    }
+
+    fn vault(&self) -> &Vault {
+        &self.vault
     }
 
     async fn submit<T, F>(&self, route: Route, act: F) -> Result<T>

@@ -31,6 +31,7 @@ mod reports;
 mod restored;
 mod retention;
 mod reviews;
+mod sealing;
 mod sent;
 mod starts;
 mod tenant_names;
@@ -52,6 +53,14 @@ macro_rules! every_case {
             access::a_portal_link_opens_one_session,
             access::an_ended_portal_link_opens_nothing,
             access::a_tenant_has_a_bounded_number_of_portal_links,
+            sealing::every_sealed_column_is_sealed,
+            sealing::moved_values_do_not_open,
+            sealing::rotation_resumes_after_restarts_and_leaves_nothing,
+            sealing::turning_encryption_on_seals_what_was_stored,
+            sealing::rotated_master_key_replaces_the_old_one,
+            sealing::wrong_master_key_refuses_to_open,
+            sealing::damaged_values_keep_the_retired_key,
+            sealing::repeated_late_failure_is_recorded_once,
             reports::first_report_is_judged_stored_and_answered,
             reports::optional_columns_survive_mixed_batches,
             reports::repeated_report_gets_the_stored_answer,

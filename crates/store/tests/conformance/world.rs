@@ -16,10 +16,11 @@ use redrive_core::wire::{FailureAnswer, LeasedRun, QueueSettings, RunDetail, Sta
 use redrive_engine::error::PortResult;
 use redrive_engine::tx::Tx;
 use redrive_engine::{
-    About, AttemptBody, AuditSettings, Clock, FailedAttempt, Fit, LeaseCall, ManualClock, NewFailure, NewRun, NewStep,
-    Payload, PayloadKind, Result, RunRef, SeededDice, Start, StartHow, Store, Success, TenantScope, Triage, TriageAct,
-    Triaged, UnderLease, encode,
+    About, AttemptBody, AuditSettings, Clock, FailedAttempt, Fit, LeaseCall, ManualClock, MasterKey, NewFailure,
+    NewRun, NewStep, Payload, PayloadKind, Result, RunRef, SeededDice, Start, StartHow, Store, Success, TenantScope,
+    Triage, TriageAct, Triaged, UnderLease, Vault, encode,
 };
+use redrive_store::SecretsStatus;
 use redrive_store::postgres::PgStore;
 use redrive_store::sqlite::SqliteStore;
 use redrive_store::{Miscounted, postgres, sqlite};
@@ -40,6 +41,13 @@ pub struct World {
     place: Place,
 }
 
+/// The master key of every world: all cases run with encryption at rest.
+pub const MASTER: [u8; 32] = [9; 32];
+
+pub fn vault_of(secret: [u8; 32]) -> Arc<Vault> {
+    Arc::new(Vault::with_master_key(Box::new(move || Ok(MasterKey::new(&secret)))).unwrap())
+}
+
 /// The store's location, removed with its case.
 enum Place {
     Folder(tempfile::TempDir),
@@ -49,25 +57,36 @@ enum Place {
 /// A backup of a world's store.
 pub struct StoreBackup(Place);
 
-async fn open(place: &Place, clock: &Arc<ManualClock>, policies: &Policies) -> Arc<dyn Store> {
-    match place {
-        Place::Folder(_) => Arc::new(open_folder(place, clock, policies)),
-        Place::Database(_) => Arc::new(open_database(place, clock, policies).await),
-    }
+async fn open(
+    place: &Place,
+    clock: &Arc<ManualClock>,
+    policies: &Policies,
+    vault: Arc<Vault>,
+) -> Result<Arc<dyn Store>> {
+    Ok(match place {
+        Place::Folder(_) => Arc::new(open_folder(place, clock, policies, vault)?),
+        Place::Database(_) => Arc::new(open_database(place, clock, policies, vault).await?),
+    })
 }
 
-fn open_folder(place: &Place, clock: &Arc<ManualClock>, policies: &Policies) -> SqliteStore {
+fn open_folder(place: &Place, clock: &Arc<ManualClock>, policies: &Policies, vault: Arc<Vault>) -> Result<SqliteStore> {
     let Place::Folder(folder) = place else { panic!("not a folder") };
     let (folder, dice) = (folder.path().join("data"), Arc::new(SeededDice::new(7)));
-    SqliteStore::open(sqlite::Options { folder, clock: clock.clone(), dice, policies: policies.clone() }).unwrap()
+    let options = sqlite::Options { folder, clock: clock.clone(), dice, policies: policies.clone() };
+    SqliteStore::open_encrypted(options, vault)
 }
 
-async fn open_database(place: &Place, clock: &Arc<ManualClock>, policies: &Policies) -> PgStore {
+async fn open_database(
+    place: &Place,
+    clock: &Arc<ManualClock>,
+    policies: &Policies,
+    vault: Arc<Vault>,
+) -> Result<PgStore> {
     let Place::Database(database) = place else { panic!("not a database") };
     let (url, clock) = (database.url().to_owned(), Some(clock.clone() as Arc<dyn Clock>));
     let (dice, policies, writer_connections) =
         (Arc::new(SeededDice::new(7)), policies.clone(), postgres::WRITER_CONNECTIONS);
-    PgStore::open(postgres::Options { url, clock, dice, policies, writer_connections }).await.unwrap()
+    PgStore::open_encrypted(postgres::Options { url, clock, dice, policies, writer_connections }, vault).await
 }
 
 impl World {
@@ -99,10 +118,82 @@ impl World {
 
     /// The same store after a restart, at the same time.
     pub async fn restarted(self) -> Self {
+        self.restarted_with(vault_of(MASTER)).await
+    }
+
+    /// The same with another master key, or none.
+    pub async fn restarted_with(self, vault: Arc<Vault>) -> Self {
         let Self { store, clock, policies, place } = self;
         store.close().await;
         drop(store);
-        Self::opened(place, clock, policies).await
+        let store = open(&place, &clock, &policies, vault).await.unwrap();
+        Self { store, clock, policies, place }
+    }
+
+    /// Why the store does not open with these vaults; then it opens with the last.
+    pub async fn refused(self, wrong: Vec<Arc<Vault>>, right: Arc<Vault>) -> (Vec<String>, Self) {
+        let Self { store, clock, policies, place } = self;
+        store.close().await;
+        drop(store);
+        let mut refusals = Vec::new();
+        for vault in wrong {
+            refusals.push(open(&place, &clock, &policies, vault).await.err().expect("it opened").to_string());
+        }
+        let store = open(&place, &clock, &policies, right).await.unwrap();
+        (refusals, Self { store, clock, policies, place })
+    }
+
+    pub fn secrets(&self) -> SecretsStatus {
+        match &self.place {
+            Place::Folder(folder) => {
+                let clock = self.clock.clone();
+                sqlite::Visit::open(&folder.path().join("data"), clock).unwrap().secrets().unwrap().unwrap()
+            }
+            // A visit has a runtime of its own.
+            Place::Database(database) => std::thread::scope(|scope| {
+                let visit = || postgres::Visit::open(database.url()).unwrap().secrets().unwrap().unwrap();
+                scope.spawn(visit).join().unwrap()
+            }),
+        }
+    }
+
+    pub fn rotate_tenants(&self, tenant: Option<&str>) -> u64 {
+        let (master, tenant) = (MasterKey::new(&MASTER), tenant.map(|name| name.parse::<Tenant>().unwrap()));
+        match &self.place {
+            Place::Folder(folder) => {
+                let mut visit = sqlite::Visit::open(&folder.path().join("data"), self.clock.clone()).unwrap();
+                visit.rotate_tenants(&master, tenant.as_ref()).unwrap()
+            }
+            Place::Database(database) => {
+                let rotated = std::thread::scope(|scope| {
+                    let rotate = || {
+                        let mut visit = postgres::Visit::open(database.url()).unwrap();
+                        visit.rotate_tenants(&master, tenant.as_ref()).unwrap()
+                    };
+                    scope.spawn(rotate).join().unwrap()
+                });
+                // The database has a clock of its own.
+                self.alter(&format!(
+                    "UPDATE tenant_keys SET retired_at = {} WHERE retired_at IS NOT NULL",
+                    self.clock_ms()
+                ));
+                rotated
+            }
+        }
+    }
+
+    pub fn rotate_master(&self, new: [u8; 32]) -> u64 {
+        let (old, new) = (MasterKey::new(&MASTER), MasterKey::new(&new));
+        match &self.place {
+            Place::Folder(folder) => {
+                let mut visit = sqlite::Visit::open(&folder.path().join("data"), self.clock.clone()).unwrap();
+                visit.rotate_master(&old, &new).unwrap()
+            }
+            Place::Database(database) => std::thread::scope(|scope| {
+                let rotate = || postgres::Visit::open(database.url()).unwrap().rotate_master(&old, &new).unwrap();
+                scope.spawn(rotate).join().unwrap()
+            }),
+        }
     }
 
     /// The same store, and a backup of it as it is now.
@@ -146,7 +237,7 @@ impl World {
 
     /// Another replica over the same database.
     pub async fn beside(&self) -> Arc<dyn Store> {
-        open(&self.place, &self.clock, &self.policies).await
+        open(&self.place, &self.clock, &self.policies, vault_of(MASTER)).await.unwrap()
     }
 
     /// What an administrator reads beside the store.
@@ -198,8 +289,13 @@ impl World {
         drop(store);
         let audit = AuditSettings { days: Some(days), ..AuditSettings::default() };
         let store: Arc<dyn Store> = match &place {
-            Place::Folder(_) => Arc::new(open_folder(&place, &clock, &policies).with_audit(audit)),
-            Place::Database(_) => Arc::new(open_database(&place, &clock, &policies).await.with_audit(audit)),
+            Place::Folder(_) => {
+                Arc::new(open_folder(&place, &clock, &policies, vault_of(MASTER)).unwrap().with_audit(audit))
+            }
+            Place::Database(_) => {
+                let store = open_database(&place, &clock, &policies, vault_of(MASTER)).await;
+                Arc::new(store.unwrap().with_audit(audit))
+            }
         };
         Self { store, clock, policies, place }
     }
@@ -249,7 +345,7 @@ impl World {
     }
 
     async fn opened(place: Place, clock: Arc<ManualClock>, policies: Policies) -> Self {
-        let store = open(&place, &clock, &policies).await;
+        let store = open(&place, &clock, &policies, vault_of(MASTER)).await.unwrap();
         Self { store, clock, policies, place }
     }
 

@@ -83,6 +83,17 @@ fn never_expires(key: &KeyRecord) -> Finding {
     Finding::new(FindingLevel::Advice, "keys", seen, what)
 }
 
+pub(crate) fn encryption(store: &mut OfflineStore) -> Finding {
+    match store.master_key_id() {
+        Ok(Some(id)) => Finding::fine("encryption", format!("payloads are encrypted at rest, master key {id}")),
+        Ok(None) => {
+            let what = "To encrypt them, name a master key in [encryption].";
+            Finding::new(FindingLevel::Advice, "encryption", "payloads are stored in clear text", what)
+        }
+        Err(error) => Finding::unreadable("encryption", error),
+    }
+}
+
 pub(crate) fn queues(store: &mut OfflineStore) -> Vec<Finding> {
     let (queues, health) = match (store.queues(), store.health()) {
         (Ok(queues), Ok(health)) => (queues, health),

@@ -58,6 +58,7 @@ pub(crate) struct PendingAttempt {
 }
 
 pub(crate) struct PendingPayload {
+    pub(crate) tenant: i64,
     pub(crate) kind: i64,
     pub(crate) digest: Vec<u8>,
     pub(crate) about: Vec<u8>,

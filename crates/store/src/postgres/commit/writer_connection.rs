@@ -126,12 +126,16 @@ impl WriterConnection {
     }
 
     pub(crate) fn query(&mut self, sql: &str, values: Values<'_>) -> Result<Vec<Row>> {
-        let PgSession { client, statements } = &self.session;
+        let PgSession { client, statements, .. } = &self.session;
         let found = self.wait(async {
             let statement = statements.prepared(client, sql).await?;
             client.query(&statement, values).await
         });
-        self.noted(found)
+        let rows = self.noted(found)?;
+        if self.session.vault.is_on() {
+            self.snapshot(async |snapshot| snapshot.learn_keys(&rows).await)?;
+        }
+        Ok(rows)
     }
 
     /// The first row, if there is one.
@@ -141,8 +145,7 @@ impl WriterConnection {
 
     /// Reads with the readers' code inside the open transaction.
     pub(crate) fn snapshot<T>(&mut self, read: impl AsyncFnOnce(Snapshot<'_>) -> Result<T>) -> Result<T> {
-        let PgSession { client, statements } = &self.session;
-        let found = self.wait(read(Snapshot::new(client, statements)));
+        let found = self.wait(read(self.session.snapshot()));
         found.map_err(|error| {
             let error = classify(error);
             let how =
@@ -154,7 +157,7 @@ impl WriterConnection {
 
     /// Returns the number of changed rows.
     pub(crate) fn execute(&mut self, sql: &str, values: Values<'_>) -> Result<u64> {
-        let PgSession { client, statements } = &self.session;
+        let PgSession { client, statements, .. } = &self.session;
         let changed = self.wait(async {
             let statement = statements.prepared(client, sql).await?;
             client.execute(&statement, values).await

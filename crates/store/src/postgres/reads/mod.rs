@@ -15,6 +15,7 @@ use crate::postgres::connection::failure::classify;
 use crate::postgres::connection::snapshot::Snapshot;
 use crate::shared::reader::{SqlParam, SqlParams, SqlReader, SqlRows};
 use redrive_engine::error::{BoxError, Error, PortResult as Result};
+use redrive_engine::vault::Vault;
 
 impl SqlReader for Snapshot<'_> {
     type Row = Row;
@@ -49,6 +50,10 @@ impl SqlReader for Snapshot<'_> {
 
     fn classify(error: BoxError) -> Error {
         classify(error)
+    }
+
+    fn vault(&self) -> &Vault {
+        Snapshot::vault(self)
     }
 }
 

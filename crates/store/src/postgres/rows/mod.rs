@@ -19,6 +19,7 @@ use std::sync::Arc;
 use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::time::Timestamp;
 use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
 
 use crate::numbers::limit;
 use crate::postgres::commit::due_watermarks::DueWatermarks;
@@ -31,9 +32,16 @@ use crate::postgres::rows::breakers::BreakerWork;
 use crate::postgres::rows::breakers::QuietBreakers;
 use crate::postgres::rows::operations::ItemCache;
 use crate::postgres::rows::waiting::ScheduleCache;
+use crate::shared::reader::SqlParam;
+use crate::shared::reseal::{SEALED_TABLES, reseal_page};
+use crate::shared::vault::{
+    SealingWriter, SqlWriter, TransactionKeys, delete_retired_keys, last_retired, put_sealing_state, sealing_state,
+};
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::names::tenant_names::NameKind;
-use redrive_engine::ports::rows::NameRows;
+use redrive_engine::ports::rows::{NameRows, VaultRows};
+use redrive_engine::vault::Vault;
+use redrive_engine::vault::reseal::{ResealedPage, SealingState};
 
 /// The rows of one open transaction.
 pub(crate) struct PgRows<'a> {
@@ -47,6 +55,7 @@ pub(crate) struct PgRows<'a> {
     pub(crate) watermarks: &'a mut DueWatermarks,
     /// Whether reads lock their rows; false for read-only transactions.
     locks: bool,
+    pub(crate) keys: TransactionKeys,
 }
 
 impl<'a> PgRows<'a> {
@@ -67,6 +76,7 @@ impl<'a> PgRows<'a> {
             items: ItemCache::default(),
             watermarks,
             locks: true,
+            keys: TransactionKeys::default(),
         }
     }
 
@@ -111,6 +121,62 @@ impl<'a> PgRows<'a> {
 
 fn gone(what: &str) -> Error {
     Error::Unexpected(format!("a {what} that is not there"))
+}
+
+impl SqlWriter for PgRows<'_> {
+    type Row = Row;
+
+    fn query(&mut self, sql: &str, values: &[SqlParam]) -> Result<Vec<Row>> {
+        self.connection.query(sql, &as_values(values))
+    }
+
+    fn execute(&mut self, sql: &str, values: &[SqlParam]) -> Result<u64> {
+        self.connection.execute(sql, &as_values(values))
+    }
+}
+
+impl SealingWriter for PgRows<'_> {
+    fn vault(&self) -> Arc<Vault> {
+        self.connection.session.vault.clone()
+    }
+
+    fn keys(&mut self) -> &mut TransactionKeys {
+        &mut self.keys
+    }
+}
+
+pub(crate) fn as_values(values: &[SqlParam]) -> Vec<&(dyn ToSql + Sync)> {
+    values.iter().map(|value| value as &(dyn ToSql + Sync)).collect()
+}
+
+impl VaultRows for PgRows<'_> {
+    fn sealing_state(&mut self) -> Result<Option<SealingState>> {
+        if !self.connection.session.vault.is_on() {
+            return Ok(None);
+        }
+        sealing_state(self, " FOR UPDATE")
+    }
+
+    fn put_sealing_state(&mut self, state: &SealingState) -> Result<()> {
+        put_sealing_state(self, state)
+    }
+
+    fn last_retired(&mut self) -> Result<Option<Timestamp>> {
+        last_retired(self)
+    }
+
+    fn delete_retired_keys(&mut self, by: Timestamp) -> Result<u64> {
+        delete_retired_keys(self, by)
+    }
+
+    fn sealed_tables(&self) -> usize {
+        SEALED_TABLES.len()
+    }
+
+    fn reseal_page(&mut self, table: usize, after: [i64; 2]) -> Result<ResealedPage> {
+        self.write_out()?;
+        reseal_page(self, table, after)
+    }
 }
 
 impl NameRows for PgRows<'_> {

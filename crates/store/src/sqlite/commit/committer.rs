@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use redrive_core::policy::Policies;
-use rusqlite::Connection;
 use tokio::sync::{oneshot, watch};
 
 use crate::commit::queue::{BatchPace, CommandQueue, Group, QueuedCommand, answer, command, reply_to};
 use crate::commit::writer_status::{WriterStatus, unanswered};
 use crate::sqlite::commit::checkpointer::Checkpointer;
+use crate::sqlite::connection::db::Db;
 use crate::sqlite::connection::{classify, disable_checkpoints};
 use crate::sqlite::rows::{SqliteRows, WriterCache};
 use redrive_engine::clock::{Clock, Dice};
@@ -43,7 +43,7 @@ pub(crate) struct Committer {
 
 impl Committer {
     pub(crate) fn start(
-        conn: Connection,
+        conn: Db,
         checkpointer: Checkpointer,
         clock: Arc<dyn Clock>,
         dice: Arc<dyn Dice>,
@@ -151,7 +151,7 @@ impl Committer {
 
 /// The writer's thread.
 struct SqliteWriter {
-    conn: Connection,
+    conn: Db,
     checkpointer: Checkpointer,
     clock: Arc<dyn Clock>,
     dice: Arc<dyn Dice>,
@@ -245,10 +245,11 @@ impl SqliteWriter {
 
     fn try_transact(&mut self, pace: &dyn Pace, act: impl FnOnce(&mut Tx<'_>) -> Result<()>) -> Result<()> {
         self.conn.prepare_cached("BEGIN IMMEDIATE").and_then(|mut begin| begin.execute([])).map_err(database)?;
-        let mut rows = SqliteRows::new(&self.conn, &mut self.memory);
+        let now = self.clock.now();
+        let mut rows = SqliteRows::new(&self.conn, &mut self.memory, now).map_err(classify)?;
         let mut batch = Tx {
             rows: &mut rows,
-            now: self.clock.now(),
+            now,
             dice: &*self.dice,
             policies: &self.policies,
             known: &mut self.known,
@@ -348,7 +349,7 @@ mod tests {
     async fn readiness_after_a_commit_costs_no_other() {
         let folder = tempfile::tempdir().unwrap();
         let store = open(&folder);
-        let other = Connection::open(folder.path().join("data/redrive.db")).unwrap();
+        let other = rusqlite::Connection::open(folder.path().join("data/redrive.db")).unwrap();
         let version = || other.pragma_query_value(None, "data_version", |row| row.get::<_, i64>(0)).unwrap();
         let first = version();
         store.committer.ready().await.unwrap();

@@ -1,5 +1,6 @@
 //! Connections with the settings that durability needs. Every setting is read back; a connection without it is not used.
 
+pub(crate) mod db;
 pub(crate) mod folder;
 pub(crate) mod place;
 pub(crate) mod readers;

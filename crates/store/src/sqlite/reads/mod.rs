@@ -6,14 +6,17 @@ mod operations;
 mod patterns;
 pub(crate) mod runs;
 
-use rusqlite::{Connection, Statement};
+use rusqlite::Statement;
 
+use crate::numbers::signed;
 use crate::shared::reader::{SqlParam, SqlParams, SqlReader, SqlRows};
 use crate::sqlite::connection::classify;
+use crate::sqlite::connection::db::Db;
 use crate::sqlite::reads::columns::OwnedRow;
 use redrive_engine::error::{BoxError, Error, PortResult as Result};
+use redrive_engine::vault::Vault;
 
-impl SqlReader for Connection {
+impl SqlReader for Db {
     type Row = OwnedRow;
 
     /// One writer numbers runs as it receives them.
@@ -33,6 +36,7 @@ impl SqlReader for Connection {
         }
         let mut found = Vec::new();
         collect(&mut statement, &mut found)?;
+        self.learn_keys(&found)?;
         Ok(SqlRows(found))
     }
 
@@ -47,6 +51,7 @@ impl SqlReader for Connection {
             bind(&mut statement, 1, &value)?;
             collect(&mut statement, &mut found)?;
         }
+        self.learn_keys(&found)?;
         Ok(SqlRows(found))
     }
 
@@ -66,6 +71,29 @@ impl SqlReader for Connection {
     fn classify(error: BoxError) -> Error {
         classify(error)
     }
+
+    fn vault(&self) -> &Vault {
+        Db::vault(self)
+    }
+}
+
+impl Db {
+    /// Reads the data keys that these rows need.
+    fn learn_keys(&self, rows: &[OwnedRow]) -> Result<()> {
+        if !Db::vault(self).is_on() {
+            return Ok(());
+        }
+        rows.iter().flat_map(OwnedRow::blobs).try_for_each(|stored| self.learn_key(stored))
+    }
+}
+
+/// Runs a statement of the shared dialect; returns the number of changed rows.
+pub(crate) fn execute(db: &Db, sql: &str, values: &[SqlParam]) -> Result<u64> {
+    let mut statement = db.prepare_cached(sql)?;
+    for (at, value) in (1..).zip(values) {
+        bind(&mut statement, at, value)?;
+    }
+    Ok(signed(statement.raw_execute()?).cast_unsigned())
 }
 
 /// SQLite numbers named parameters in the order in which they appear, so `$n` is bound by name. A statement may leave

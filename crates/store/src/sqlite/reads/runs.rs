@@ -6,15 +6,16 @@ use redrive_core::ids::QueueName;
 use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{Likeness, Sort, Versions};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{OptionalExtension, params};
 
 use crate::shared::columns::{number, parsed, time};
 use crate::shared::duplicates::{DUPLICATES_MAX, DuplicateKey, DuplicateMatches, SAME_PATTERN_RUNS};
 use crate::shared::filter::SearchWords;
 use crate::shared::lookup::{key_hash, tenant_number};
 use crate::shared::reader::{RunQueries, SqlParam, SqlParams, SqlReader as _};
-use crate::shared::records::{STEP_SIZES, read_payload};
+use crate::shared::records::{PAYLOAD_COLUMNS, STEP_SIZES, read_payload};
 use crate::shared::scan::{RangeSelect, RangeStart, ScannedRun};
+use crate::sqlite::connection::db::Db;
 use crate::sqlite::reads::columns::OwnedRow;
 use crate::sqlite::rows::newest_version;
 use crate::sqlite::rows::run_names::NAMED;
@@ -39,7 +40,7 @@ enum RangePart {
     LaterDue,
 }
 
-impl RunQueries for Connection {
+impl RunQueries for Db {
     const CHUNK_MAX_ROWS: usize = 512;
 
     fn first_chunk(wanted: usize, ranges: usize) -> usize {
@@ -175,11 +176,12 @@ impl RunQueries for Connection {
     }
 
     async fn payloads(&self, revisions: &[(i64, u32)]) -> Result<Vec<(i64, Result<StoredPayload>)>> {
-        let sql = "SELECT kind, about, body FROM payloads WHERE run = $1 AND revision = $2";
+        let sql = format!("SELECT {PAYLOAD_COLUMNS} FROM payloads WHERE run = $1 AND revision = $2");
         let mut found = Vec::with_capacity(revisions.len());
         for (run, revision) in revisions {
             let values = [SqlParam::from(*run), (*revision).into()];
-            found.extend(self.row(sql, &values).await?.read(|row| Ok((*run, read_payload(row))))?);
+            let payload = self.row(&sql, &values).await?;
+            found.extend(payload.read(|row| Ok((*run, read_payload(self.vault(), *run, *revision, row))))?);
         }
         Ok(found)
     }
@@ -210,7 +212,7 @@ fn range_sql(select: &RangeSelect, start: &RangeStart<'_>, part: RangePart, limi
             "runs.due, runs.id"
         }
     };
-    let hint = select.index.name().map_or("NOT INDEXED".to_owned(), Connection::index_hint);
+    let hint = select.index.name().map_or("NOT INDEXED".to_owned(), Db::index_hint);
     let due = if select.sort == Sort::Due { "runs.due" } else { "0" };
     let pattern = if select.reads_pattern { "runs.pattern" } else { "NULL" };
     let sql = format!(

@@ -11,6 +11,7 @@ use redrive_core::time::Timestamp;
 use redrive_core::wire::Severity;
 use rusqlite::{OptionalExtension, params};
 
+use crate::shared::vault::sealed;
 use crate::sqlite::reads::columns::{label_or_none, parsed_or_none};
 use crate::sqlite::rows::SqliteRows;
 use crate::sqlite::rows::run_names::NAMED;
@@ -20,6 +21,7 @@ use redrive_engine::ports::rows::{ChangedColumns, RunAttributes, RunRows};
 use redrive_engine::runs::document::{StateColumns, position, word};
 use redrive_engine::runs::run_row::RunRow;
 use redrive_engine::runs::run_row::key_hash;
+use redrive_engine::vault::{SealedCell, SealedColumn};
 
 pub(crate) static FIND: LazyLock<String> = LazyLock::new(|| {
     format!("SELECT {RUN_COLUMNS} FROM runs NOT INDEXED WHERE id IN ({NAMED}) AND tenant = ?2 AND run_id = ?3")
@@ -68,13 +70,16 @@ impl RunRows for SqliteRows<'_> {
             return Ok(());
         }
         let insert = "INSERT INTO payloads (run, revision, kind, digest, about, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+        let of_run = |column| SealedCell::of_run(column, row.tenant, row.id, row.run.revision);
+        let about = sealed(self, &of_run(SealedColumn::PayloadAbout), &new.about)?;
+        let body = sealed(self, &of_run(SealedColumn::PayloadBody), &new.payload.encoded)?;
         self.held.insert_payload.of(self.conn, insert)?.execute(params![
             row.id,
             row.run.revision,
             position(PayloadKind::ALL, &new.payload.kind),
             new.payload.digest.as_slice(),
-            new.about,
-            new.payload.encoded,
+            about,
+            body,
         ])?;
         Ok(())
     }

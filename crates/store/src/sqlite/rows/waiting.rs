@@ -302,7 +302,7 @@ mod tests {
         let mut memory = WriterCache::default();
         let at = DueScan { queue: 1, tenant: 1, after: DuePosition::FRONT, until: now() };
         let call = DueQuery { scans: &[at], agents: None, most: 10, window: 10 };
-        let found = SqliteRows::new(&fixture.conn, &mut memory).due_runs(call).unwrap().rows;
+        let found = SqliteRows::new(&fixture.conn, &mut memory, now()).unwrap().due_runs(call).unwrap().rows;
         let mut bytes: Vec<(i64, usize)> = found[0].runs.iter().map(|run| (run.row.id, run.bytes)).collect();
         bytes.sort_unstable();
         assert_eq!(bytes, [(1, 600), (2, 7)]);

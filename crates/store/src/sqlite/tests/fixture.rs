@@ -8,6 +8,7 @@ use redrive_core::wire::{PatternState, Severity};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::shared::lookup::key_hash;
+use crate::sqlite::connection::db::Db;
 use crate::sqlite::schema::migrate;
 use redrive_engine::codec::encode;
 use redrive_engine::ingest::fingerprints::FingerprintKey;
@@ -81,14 +82,14 @@ impl Seed {
 }
 
 pub(crate) struct Fixture {
-    pub(crate) conn: Connection,
+    pub(crate) conn: Db,
 }
 
 impl Fixture {
     pub(crate) fn new() -> Self {
         let mut conn = Connection::open_in_memory().unwrap();
         migrate(&mut conn).unwrap();
-        Self { conn }
+        Self { conn: Db::without_vault(conn) }
     }
 
     pub(crate) fn with(seeds: impl IntoIterator<Item = Seed>) -> Self {

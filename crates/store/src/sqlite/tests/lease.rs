@@ -71,7 +71,7 @@ pub(crate) fn lease_on(
     let (mut pieces, mut granted, mut rest) = (Vec::new(), Vec::new(), Some(ClaimProgress::new(call)));
     let mut places = DuePlaces::default();
     let mut with_tx = |act: &mut dyn FnMut(&mut Tx<'_>)| {
-        let mut rows = SqliteRows::new(&fixture.conn, &mut memory);
+        let mut rows = SqliteRows::new(&fixture.conn, &mut memory, now()).unwrap();
         act(&mut Tx {
             rows: &mut rows,
             now: now(),

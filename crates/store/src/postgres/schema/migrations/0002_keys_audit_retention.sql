@@ -123,3 +123,37 @@ CREATE TABLE portal_links (
 );
 CREATE INDEX portal_links_by_tenant ON portal_links (tenant, created_at);
 CREATE INDEX portal_links_by_end ON portal_links (expires_at);
+
+-- ====================================================================================================================
+-- Encryption at rest
+-- ====================================================================================================================
+
+-- The master key of an encrypted store, and how far its values are sealed. Without encryption there is no row.
+-- Written at the first start with a master key, by rotations and by the re-sealing service. One row.
+CREATE TABLE encryption (
+    id BIGINT PRIMARY KEY CHECK (id = 1),
+    master TEXT NOT NULL,              -- the id of the master key: the start of its digest
+    canary BYTEA NOT NULL,              -- a value that only the master key opens
+    rotations BIGINT NOT NULL DEFAULT 0, -- of tenants' keys: writers that see it change read the active keys again
+    pass_from BIGINT,                 -- when the pass under way began; NULL: there is none
+    pass_table BIGINT NOT NULL DEFAULT 0, -- its cursor: position in the list of sealed tables, and the key of a row
+    pass_after_1 BIGINT NOT NULL DEFAULT 0,
+    pass_after_2 BIGINT NOT NULL DEFAULT 0,
+    resealed BIGINT NOT NULL DEFAULT 0, -- values that this pass, or the last one, has sealed
+    unreadable BIGINT NOT NULL DEFAULT 0, -- values that it could not open
+    done_to BIGINT                    -- when the last complete pass began; NULL before the first has ended
+);
+
+-- A data key, wrapped by the master key. Deleting a tenant's keys makes its sealed values unreadable for good.
+-- Written by the first sealed value of a tenant and by rotations. One active key per tenant; a retired one is deleted when
+-- no value is left under it.
+CREATE TABLE tenant_keys (
+    id BIGINT PRIMARY KEY,            -- random: a sealed value names it
+    tenant BIGINT NOT NULL,           -- 0: values that belong to no tenant
+    wrapped BYTEA NOT NULL,
+    master TEXT NOT NULL,              -- the id of the master key that wraps it
+    created_at BIGINT NOT NULL,
+    retired_at BIGINT                 -- NULL: active
+);
+CREATE UNIQUE INDEX tenant_keys_active ON tenant_keys (tenant) WHERE retired_at IS NULL;
+CREATE INDEX tenant_keys_retired ON tenant_keys (retired_at) WHERE retired_at IS NOT NULL;
