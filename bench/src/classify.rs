@@ -53,7 +53,7 @@ fn rate_of(text: &str, count: usize) -> f64 {
 }
 
 /// Errors as agents leave them, about 500 B each.
-pub fn typical() -> Vec<String> {
+fn typical() -> Vec<String> {
     let trace = "Traceback (most recent call last):\n  File \"/app/agents/biller.py\", line 118, in charge\n    answer = client.chat(messages)\n  File \"/usr/lib/python3.12/site-packages/openai/_client.py\", line 1047, in request\n    raise self._make_status_error(err.response)\n  File \"/app/agents/retry.py\", line 52, in attempt\n    return await self.call(messages, timeout=self.timeout_s)\n";
     [
         "openai.APITimeoutError: Request timed out after 60.0 seconds (request id req_8f3a91bc77d24e0f9a1b)",

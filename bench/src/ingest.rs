@@ -41,7 +41,7 @@ pub async fn many_a_request(server: &Server, series: &str, runs: Range<u64>, con
 }
 
 /// Piece by piece, since the requests are held in memory.
-pub async fn fill(server: &Server, runs: u64) -> Result<()> {
+async fn fill(server: &Server, runs: u64) -> Result<()> {
     const PIECE: u64 = 100_000;
     for first in (0..runs).step_by(PIECE as usize) {
         many_a_request(server, "fill", first..(first + PIECE).min(runs), 4).await?;

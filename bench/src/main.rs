@@ -10,7 +10,6 @@
 mod abuse;
 mod claims;
 mod classify;
-mod encryption;
 mod figures;
 mod ingest;
 mod load;
@@ -20,8 +19,6 @@ mod postgres;
 mod preflight;
 mod process;
 mod raw;
-mod redact;
-mod retention;
 mod sdk;
 
 use std::path::PathBuf;
@@ -110,17 +107,11 @@ async fn measure(plan: &Plan, figures: &mut Figures) -> Result<()> {
     if plan.wants("classify") {
         classify::measure(figures);
     }
-    if plan.wants("redact") {
-        redact::measure(figures);
-    }
     if plan.wants("preflight") {
         preflight::measure(figures);
     }
     if plan.wants("ingest") {
         ingest::measure(plan, figures).await?;
-    }
-    if plan.wants("encryption") {
-        encryption::measure(plan, figures).await?;
     }
     if plan.wants("claims") {
         claims::measure(plan, figures).await?;
@@ -136,9 +127,6 @@ async fn measure(plan: &Plan, figures: &mut Figures) -> Result<()> {
     }
     if plan.wants("pages") {
         pages::measure(plan, figures).await?;
-    }
-    if plan.wants("retention") {
-        retention::measure(plan, figures).await?;
     }
     if plan.wants("abuse") {
         abuse::measure(plan, figures).await?;

@@ -33,15 +33,10 @@ pub struct Server {
 
 impl Server {
     pub fn start(redrive: &Path, at: StoreLocation<'_>) -> Result<Self> {
-        Self::start_with(redrive, at, None)
-    }
-
-    pub fn start_with(redrive: &Path, at: StoreLocation<'_>, config: Option<&Path>) -> Result<Self> {
         let began = Instant::now();
         let mut child = Command::new(redrive)
             .args(["serve", "--listen", "127.0.0.1:0"])
             .args(at.flags())
-            .args(config.into_iter().flat_map(|config| ["--config".as_ref(), config.as_os_str()]))
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()

@@ -7,23 +7,21 @@ use async_trait::async_trait;
 use redrive_core::detect::OutputSchema;
 use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::operation::Steer;
-use redrive_core::policy::{Limits, Policy};
-use redrive_core::redact::Redactor;
-use redrive_core::text::Text;
+use redrive_core::policy::Policy;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{
-    AuditAnswer, BreakerView, BreakersAnswer, ChangesAnswer, DuplicatesAnswer, EffectView, FailureAnswer, HealthAnswer,
-    LeasedRun, OperationItemsPage, OperationView, OperationsPage, PatternDetail, PatternView, PatternsPage, PlanAnswer,
+    BreakerView, BreakersAnswer, ChangesAnswer, DuplicatesAnswer, EffectView, FailureAnswer, HealthAnswer, LeasedRun,
+    OperationItemsPage, OperationView, OperationsPage, PatternDetail, PatternView, PatternsPage, PlanAnswer,
     QueueSettings, QueueView, QueuesAnswer, RevisionView, RunDetail, RunsPage, StateAnswer, StatsAnswer, StepView,
-    StoreFreeze, SucceedAnswer, TenantBreaker, TenantHealth, TenantsAnswer,
+    SucceedAnswer, TenantBreaker, TenantHealth, TenantsAnswer,
 };
 use redrive_engine::metrics::StoreMetrics;
 use redrive_engine::ports::backend::Reads;
 use redrive_engine::{
-    Actor, AuditCall, BreakerAct, DetailCall, EffectRef, Error, FailedAttempt, ItemsCall, KeyMark, KeyRecord,
-    KeyRotation, KeyUse, LeaseCall, NewFailure, NewOperation, NewSentPayload, NewStep, PageCall, PatternAct,
-    PatternsCall, PortalLinkRecord, Reconcile, Replay, Reported, Result, RotatedRecord, RunFilter, RunRef, SentPayload,
-    Start, Started, StateCounts, StatsCall, Store, Success, Swept, TenantScope, TriageAct, Triaged, UnderLease,
+    BreakerAct, DetailCall, EffectRef, Error, FailedAttempt, ItemsCall, KeyMark, KeyRecord, LeaseCall, NewFailure,
+    NewOperation, NewSentPayload, NewStep, PageCall, PatternAct, PatternsCall, Reconcile, Replay, Reported, Result,
+    RunFilter, RunRef, SentPayload, Start, Started, StateCounts, StatsCall, Store, Success, Swept, TenantScope,
+    TriageAct, Triaged, UnderLease,
 };
 use tokio::sync::watch;
 
@@ -143,14 +141,6 @@ macro_rules! faulty {
                 self.shelf.get().map(|store| store.metrics()).unwrap_or_default()
             }
 
-            fn limits(&self, tenant: &Tenant) -> Limits {
-                self.shelf.get().map(|store| store.limits(tenant)).unwrap_or_default()
-            }
-
-            fn master_key_id(&self) -> Option<String> {
-                self.shelf.get().ok().and_then(|store| store.master_key_id())
-            }
-
             $(async fn $verb(&self, $($arg: $of),*) -> Result<$gives> {
                 self.before(Kind::$kind).await?;
                 // Release the store before awaiting anything else.
@@ -222,12 +212,8 @@ faulty! {
         Reads changes(scope: &TenantScope, since: Option<String>) -> ChangesAnswer;
         Reads queues(limit: u32, cursor: Option<String>) -> QueuesAnswer;
         Reads queue(name: &QueueName) -> QueueView;
-        Reads audit(scope: &TenantScope, call: AuditCall) -> AuditAnswer;
         Knows keys() -> Vec<KeyRecord>;
         Knows key_by_hash(hash: [u8; 32]) -> Option<KeyRecord>;
-        Reads portal_links(tenant: &Tenant) -> Vec<PortalLinkRecord>;
-        Reads portal_link(id: &str) -> PortalLinkRecord;
-        Knows portal_session(session: [u8; 32]) -> Option<PortalLinkRecord>;
     }
     Writes report(report: NewFailure) -> Reported;
     Writes start(start: Start) -> Started;
@@ -242,8 +228,8 @@ faulty! {
     Writes reconcile(act: Reconcile) -> EffectView;
     Writes triage_pattern(act: PatternAct) -> PatternView;
     Writes operate_breaker(act: BreakerAct) -> BreakerView;
-    Writes create_operation(new: NewOperation, actor: Actor) -> OperationView;
-    Writes steer_operation(id: &str, by: Steer, actor: Actor) -> OperationView;
+    Writes create_operation(new: NewOperation, actor: String) -> OperationView;
+    Writes steer_operation(id: &str, by: Steer) -> OperationView;
     Writes stamp(replica: &str) -> ();
     Writes fold_figures() -> Swept;
     Writes rescue_expired(most: usize) -> Swept;
@@ -254,11 +240,6 @@ faulty! {
     Writes trim_changes(most: usize) -> Swept;
     Writes trim_events(most: usize) -> Swept;
     Writes trim_ledger(most: usize) -> Swept;
-    Writes reseal() -> Swept;
-    Writes retain(replica: &str, most: usize) -> Swept;
-    Writes trim_audit(most: usize) -> Swept;
-    Writes keep_audit_head() -> ();
-    Writes trim_portal_links(most: usize) -> Swept;
     Reads effect(at: &EffectRef) -> EffectView;
     Reads operation(id: &str) -> OperationView;
     Reads operation_items(id: &str, call: ItemsCall) -> OperationItemsPage;
@@ -267,19 +248,9 @@ faulty! {
     Reads tenant_breaker(tenant: &Tenant) -> TenantBreaker;
     Knows policy(tenant: &Tenant, queue: &QueueName) -> Arc<Policy>;
     Knows output_schema(at: &RunRef) -> Option<OutputSchema>;
-    Knows redaction(tenant: &Tenant, queue: &QueueName) -> Option<Redactor>;
-    Knows redaction_of(at: &RunRef) -> Option<Redactor>;
-    Knows queue_of_run(at: &RunRef) -> Option<QueueName>;
-    Writes put_queue(name: QueueName, settings: QueueSettings, actor: Actor) -> QueueView;
-    Writes put_key(key: KeyRecord, actor: Actor) -> ();
+    Writes put_queue(name: QueueName, settings: QueueSettings) -> QueueView;
+    Writes put_key(key: KeyRecord) -> ();
     Writes put_first_key(key: KeyRecord) -> bool;
-    Writes revoke_key(id: &str, actor: Actor) -> bool;
-    Writes rotate_key(rotation: KeyRotation) -> RotatedRecord;
-    Writes put_key_uses(uses: Vec<KeyUse>) -> ();
-    Writes create_portal_link(link: PortalLinkRecord, actor: Actor) -> ();
-    Writes open_portal_link(hash: [u8; 32], session: [u8; 32]) -> bool;
-    Writes revoke_portal_link(id: &str, actor: Actor) -> PortalLinkRecord;
-    Knows freeze() -> Option<StoreFreeze>;
-    Writes lift_freeze(actor: Actor, reason: Option<Text>) -> Option<StoreFreeze>;
+    Writes revoke_key(id: &str) -> bool;
     Knows ready() -> ();
 }

@@ -161,7 +161,7 @@ impl World {
         ]
         .map(|service| service.on(store.clone(), &name))
         .into();
-        let router = router(App::new(store, self.dice.clone(), None, ServerLimits::default(), None));
+        let router = router(App::new(store, self.dice.clone(), None, ServerLimits::default()));
         Rc::new(Replica { name, router, services })
     }
 
@@ -260,7 +260,7 @@ fn policies() -> Policies {
         approval_expires_ms: Some(UNCLAIMED_AFTER_MS),
         ..PolicyLayer::default()
     };
-    let limits = Some(TenantLimits { max_running: Some(3), leases_per_s: Some(4.0), ..TenantLimits::default() });
+    let limits = Some(TenantLimits { max_running: Some(3), leases_per_s: Some(4.0) });
     let limited = TenantPolicy { tier: None, policy: PolicyLayer { limits, ..PolicyLayer::default() } };
     let tenants = TENANTS[2].parse().map(|tenant| [(tenant, limited)].into()).unwrap_or_default();
     Policies { defaults, tenants, ..Policies::default() }
@@ -269,7 +269,7 @@ fn policies() -> Policies {
 async fn make_keys(store: &dyn Store, dice: &SeededDice) -> Keys {
     let queue = QueueSettings { retry_by: RetryBy::Caller, ..QueueSettings::default() };
     if let Ok(name) = CALLS.parse() {
-        let _ = store.put_queue(name, queue, "admin:ops".into()).await;
+        let _ = store.put_queue(name, queue).await;
     }
     let mut made = Vec::new();
     let one = |tenant: &str| tenant.parse().ok();
@@ -279,8 +279,8 @@ async fn make_keys(store: &dyn Store, dice: &SeededDice) -> Keys {
         .chain(TENANTS.iter().map(|tenant| (Role::Tenant, one(tenant))))
         .chain([(Role::Worker, None), (Role::Operator, None)]);
     for (role, tenant) in all {
-        let (secret, record) = new_key(dice, role, tenant, store.now());
-        let _ = store.put_key(record, "admin:ops".into()).await;
+        let (secret, record) = new_key(dice, role, tenant, None, None, store.now());
+        let _ = store.put_key(record).await;
         made.push(secret);
     }
     let tenants = TENANTS.len();

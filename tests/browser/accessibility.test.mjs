@@ -18,7 +18,7 @@ async function createPages(server) {
   return [
     "/", "/patterns", `/patterns/${run.pattern}`, "/runs?state=dead", "/runs?q=nothing-like-it", "/runs/acme/axe-1", "/runs/acme/axe-2",
     "/runs/acme/axe-1/fix", "/runs/acme/axe-1/payload", "/runs/acme/axe-1/payload?view=hex", "/runs/acme/axe-1/attempts/1", "/operations",
-    `/operations/${made.id}`, "/operations/new?action=replay&state=dead", "/tenants", "/tenants/acme", "/queues", "/queues/invoices", "/audit", "/settings", "/nowhere",
+    `/operations/${made.id}`, "/operations/new?action=replay&state=dead", "/tenants", "/tenants/acme", "/queues", "/queues/invoices", "/settings", "/nowhere",
   ];
 }
 

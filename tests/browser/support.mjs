@@ -12,7 +12,7 @@ import { join } from "node:path";
 import { after } from "node:test";
 
 const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
-const PACKAGES = ["axe-core@4.14.0", "oidc-provider@9.13.3", "playwright-core@1.65.0", "typescript@5.9.3"];
+const PACKAGES = ["axe-core@4.14.0", "playwright-core@1.65.0", "typescript@5.9.3"];
 const TIMEOUT_MS = 20_000;
 const BINARY = join(process.env.CARGO_TARGET_DIR ?? "target", "debug", "redrive");
 // A developer's own REDRIVE_… settings must not reach the servers under test.
@@ -41,7 +41,7 @@ function install(folder) {
   }
 }
 
-export async function freePort() {
+async function freePort() {
   const server = createServer();
   await new Promise((ready) => server.listen(0, "127.0.0.1", () => ready(undefined)));
   const { port } = /** @type {import("node:net").AddressInfo} */ (server.address());
@@ -80,11 +80,11 @@ async function startDemo() {
 }
 
 /** An empty server in a temporary folder, with one key per role. */
-export async function startServer(options = {}) {
+async function startServer() {
   const data = mkdtempSync(join(tmpdir(), "redrive-desk-"));
-  const port = options.port ?? (await freePort());
-  const args = ["serve", "--listen", `127.0.0.1:${port}`, "--data", join(data, "data"), ...(options.args ?? [])];
-  const child = spawn(BINARY, args, { stdio: ["ignore", "pipe", "ignore"], env: { ...env, ...options.env } });
+  const port = await freePort();
+  const args = ["serve", "--listen", `127.0.0.1:${port}`, "--data", join(data, "data")];
+  const child = spawn(BINARY, args, { stdio: ["ignore", "pipe", "ignore"], env });
   await outputOf(child, (all) => (all.includes("rdk_") ? all : null));
   const url = `http://127.0.0.1:${port}`;
   for (;;) {

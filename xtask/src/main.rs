@@ -31,7 +31,7 @@ usage: cargo xtask <command>
                   --check only says whether each still fits the code
   mutants [FLAGS] small faults in the code that holds the promises: prints how many the suites catch, by module;
                   --sample N of each module, --seed N, --only MODULE,MODULE, --units (the domain's unit tests alone)
-  bench [FLAGS]   measure beside raw SQLite in one run: --only classify|redact|preflight|ingest|encryption|claims|operations|lists|pages|sdk|retention|abuse, --pairs N,
+  bench [FLAGS]   measure beside raw SQLite in one run: --only classify|preflight|ingest|claims|operations|lists|pages|sdk|abuse, --pairs N,
                   --runs N, --large N, --huge N, --part NAME (one part of abuse), --json FILE
   names [FLAGS]   list type names that product code defines more than once; --most N fails above N
   generate        write the files that are made from the code

@@ -24,7 +24,7 @@ mod worker;
 
 pub use attempt::{EffectError, RunHandle, StartOutcome};
 pub use client::{ApiRequest, Client, Error, Result};
-pub use query::{AuditQuery, PatternsQuery, RunPages, RunsQuery, StatsQuery};
+pub use query::{PatternsQuery, RunPages, RunsQuery, StatsQuery};
 pub use redrive_core as core;
 pub use redrive_core::wire;
 pub use requests::{encode_payload, failure, payload_of, request_id, start};

@@ -5,18 +5,16 @@ use redrive_core::operation::Steer;
 use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{
-    ApproveRequest, AssignPattern, AssignRequest, AuditAnswer, BreakerRequest, BreakerView, BreakersAnswer,
-    ChangesAnswer, CreateKey, CreatePortalLink, CreatedKey, CreatedPortalLink, DeferRequest, DuplicatesAnswer,
-    EffectView, HealthAnswer, ItemOutcome, KeyView, KeysAnswer, LimitsAnswer, MergePattern, MergeRequest, MutePattern,
-    OperationItemsPage, OperationRequest, OperationView, OperationsPage, PatternDetail, PatternView, PatternsPage,
-    PlanAnswer, PortalLinkView, PortalLinksAnswer, QueueSettings, QueueView, QueuesAnswer, ReassignRequest,
-    ReconcileRequest, ReplayAnswer, ReplayRequest, ResolvePattern, RevisionView, RotateKey, RotatedKey, RunDetail,
-    RunsPage, SentAnswer, StateAnswer, StatsAnswer, StoreReleaseAnswer, StoreReleaseRequest, TenantBreaker,
-    TenantHealth, TenantsAnswer, TriageRequest, UnmergePattern,
+    ApproveRequest, AssignPattern, AssignRequest, BreakerRequest, BreakerView, BreakersAnswer, ChangesAnswer,
+    CreateKey, CreatedKey, DeferRequest, DuplicatesAnswer, EffectView, HealthAnswer, ItemOutcome, KeyView, KeysAnswer,
+    LimitsAnswer, MergePattern, MergeRequest, MutePattern, OperationItemsPage, OperationRequest, OperationView,
+    OperationsPage, PatternDetail, PatternView, PatternsPage, PlanAnswer, QueueSettings, QueueView, QueuesAnswer,
+    ReassignRequest, ReconcileRequest, ReplayAnswer, ReplayRequest, ResolvePattern, RevisionView, RunDetail, RunsPage,
+    SentAnswer, StateAnswer, StatsAnswer, TenantBreaker, TenantHealth, TenantsAnswer, TriageRequest, UnmergePattern,
 };
 
 use crate::client::{ApiRequest, Client, Pairs};
-use crate::query::{AuditQuery, PatternsQuery, RunPages, RunsQuery, StatsQuery, many, one};
+use crate::query::{PatternsQuery, RunPages, RunsQuery, StatsQuery, many, one};
 
 /// Reading.
 impl Client {
@@ -89,11 +87,6 @@ impl Client {
         self.post(&["breakers"], request)
     }
 
-    /// Ends the freeze of a restored store; operators only.
-    pub fn release_store(&self, request: &StoreReleaseRequest) -> ApiRequest<StoreReleaseAnswer> {
-        self.post(&["store", "release"], request)
-    }
-
     pub fn health(&self) -> ApiRequest<HealthAnswer> {
         self.get(&["health"], &self.tenant_pair())
     }
@@ -143,28 +136,8 @@ impl Client {
         self.post(&["keys"], key)
     }
 
-    /// Replaces a key by a new one with the same rights.
-    pub fn rotate_key(&self, id: &str, rotation: &RotateKey) -> ApiRequest<RotatedKey> {
-        self.post(&["keys", id, "rotate"], rotation)
-    }
-
     pub fn revoke_key(&self, id: &str) -> ApiRequest<KeyView> {
         self.delete(&["keys", id])
-    }
-
-    /// Creates a link that logs a browser in once as a tenant; only this answer shows it.
-    pub fn create_portal_link(&self, link: &CreatePortalLink) -> ApiRequest<CreatedPortalLink> {
-        self.post(&["portal-links"], link)
-    }
-
-    /// The tenant is the one that the client is for.
-    pub fn portal_links(&self) -> ApiRequest<PortalLinksAnswer> {
-        self.get(&["portal-links"], &Vec::new())
-    }
-
-    /// Ends a link and its session.
-    pub fn revoke_portal_link(&self, id: &str) -> ApiRequest<PortalLinkView> {
-        self.delete(&["portal-links", id])
     }
 }
 
@@ -388,15 +361,6 @@ impl Client {
         let mut pairs = self.tenant_pair();
         one(&mut pairs, "run_id", run_id);
         pairs
-    }
-}
-
-impl Client {
-    /// The audit log, newest first: who did what. A tenant's key sees the entries about its tenant.
-    pub fn audit(&self, query: &AuditQuery) -> ApiRequest<AuditAnswer> {
-        let mut pairs = self.tenant_pair();
-        pairs.extend(query.pairs());
-        self.get(&["audit"], &pairs)
     }
 }
 

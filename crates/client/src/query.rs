@@ -117,37 +117,6 @@ impl StatsQuery {
     }
 }
 
-/// The filter and page of [`crate::Client::audit`].
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct AuditQuery {
-    pub since: Option<Timestamp>,
-    pub until: Option<Timestamp>,
-    pub actor: Option<String>,
-    /// Such as `run.replay`.
-    pub action: Option<String>,
-    pub run: Option<String>,
-    pub operation: Option<String>,
-    /// Page size: 50 by default, at most 500.
-    pub limit: Option<u32>,
-    /// Cursor of the previous page.
-    pub cursor: Option<String>,
-}
-
-impl AuditQuery {
-    pub(crate) fn pairs(&self) -> Pairs {
-        let mut pairs = Pairs::new();
-        one(&mut pairs, "since", self.since);
-        one(&mut pairs, "until", self.until);
-        one(&mut pairs, "actor", self.actor.as_ref());
-        one(&mut pairs, "action", self.action.as_ref());
-        one(&mut pairs, "run", self.run.as_ref());
-        one(&mut pairs, "operation", self.operation.as_ref());
-        one(&mut pairs, "limit", self.limit);
-        one(&mut pairs, "cursor", self.cursor.as_ref());
-        pairs
-    }
-}
-
 /// Which page of each list of a run.
 #[derive(Debug, Clone, Default)]
 pub struct RunPages {

@@ -316,7 +316,7 @@ pub struct Run {
     pub replays: u32,
     pub releases_in_row: u32,
     pub resumable: bool,
-    /// False when the payload was too large to send, or was masked: nothing can be leased.
+    /// False when the payload was too large to send: nothing can be leased.
     pub replayable: bool,
     pub effects: Effects,
     pub memory: FailureMemory,

@@ -94,41 +94,6 @@ fn pair_or_single(rest: &str) -> usize {
     if leads && trails { PAIR_BYTES } else { PAIR_BYTES / 2 }
 }
 
-/// Where the escapes of a token lie in its decoded text.
-#[derive(Debug, Default)]
-pub(crate) struct EscapeMap(Vec<(usize, usize)>);
-
-impl EscapeMap {
-    /// The place in the token's inside of a place in the decoded text.
-    pub(crate) fn at(&self, decoded: usize) -> usize {
-        let after = self.0.partition_point(|(at, _)| *at <= decoded);
-        let (from, to) = after.checked_sub(1).and_then(|last| self.0.get(last)).copied().unwrap_or_default();
-        to + decoded - from
-    }
-}
-
-/// Decodes the inside of a token and maps it. A lone surrogate becomes the replacement character, so that each escape is one
-/// character.
-pub(crate) fn map_escapes(inner: &str) -> (String, EscapeMap) {
-    let (mut out, mut map) = (String::with_capacity(inner.len()), EscapeMap::default());
-    let mut at = 0;
-    while let Some(found) = inner[at..].find('\\') {
-        let start = at + found;
-        out.push_str(&inner[at..start]);
-        let rest = &inner[start..];
-        let width = if rest.as_bytes().get(1) == Some(&b'u') { pair_or_single(rest) } else { 2 };
-        let (escape, _) = rest.split_at(width.min(rest.len()));
-        map.0.push((out.len(), start));
-        out.push_str(
-            &serde_json::from_str::<String>(&format!("\"{escape}\"")).unwrap_or_else(|_| "\u{fffd}".to_owned()),
-        );
-        at = start + escape.len();
-        map.0.push((out.len(), at));
-    }
-    out.push_str(&inner[at..]);
-    (out, map)
-}
-
 impl From<&str> for Text {
     fn from(text: &str) -> Self {
         let token = serde_json::Value::from(text).to_string();

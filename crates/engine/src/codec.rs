@@ -1,5 +1,5 @@
 //! The stored form of documents and payloads: a version byte, then plain or LZ4-compressed bytes. The version byte lets
-//! compression change without rewriting rows; a third version marks bytes that the [`vault`](crate::vault) has sealed.
+//! compression, and later encryption, change without rewriting rows.
 
 use std::cell::RefCell;
 
@@ -7,8 +7,6 @@ use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_outpu
 
 const PLAIN: u8 = 0;
 const LZ4: u8 = 1;
-/// Followed by the decoded length, as LZ4 is.
-pub const SEALED: u8 = 2;
 /// Compression of less saves less than it costs.
 const COMPRESS_FROM_BYTES: usize = 512;
 /// A larger buffer is freed after use.
@@ -16,7 +14,7 @@ const BUFFER_KEPT_MAX_BYTES: usize = 64 * 1024;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("stored bytes can't be read: {0}")]
-pub struct CodecError(pub(crate) &'static str);
+pub struct CodecError(&'static str);
 
 thread_local! {
     /// Reused, because every report compresses two documents.
@@ -73,7 +71,6 @@ pub fn decode(stored: &[u8]) -> Result<Vec<u8>, CodecError> {
         Some((&LZ4, packed)) => {
             lz4_flex::block::decompress_size_prepended(packed).map_err(|_| CodecError("damaged compression"))
         }
-        Some((&SEALED, _)) => Err(CodecError("sealed")),
         Some(_) => Err(CodecError("unknown codec version")),
         None => Err(CodecError("empty")),
     }
@@ -85,7 +82,7 @@ pub const HEAD_BYTES: usize = 5;
 /// The decoded length, from the stored length and the first stored bytes.
 pub fn decoded_len(stored: usize, head: &[u8]) -> usize {
     match head {
-        [LZ4 | SEALED, size @ ..] => size.try_into().map_or(stored, |size| u32::from_le_bytes(size) as usize),
+        [LZ4, size @ ..] => size.try_into().map_or(stored, |size| u32::from_le_bytes(size) as usize),
         _ => stored.saturating_sub(1),
     }
 }

@@ -76,11 +76,6 @@ impl CounterDeltas {
         self.add(to, 1);
     }
 
-    /// Records that a run was removed. It is no change of the run, so that the change log does not name it.
-    pub fn removed(&mut self, run: &CountedRun) {
-        self.add(run, -1);
-    }
-
     fn add(&mut self, run: &CountedRun, by: i64) {
         *self.counts.entry(run.key.clone()).or_default() += by;
         if let Some(pattern) = run.open_pattern {
@@ -88,10 +83,10 @@ impl CounterDeltas {
         }
     }
 
-    /// This batch's change to the tenant's number of runs in a state.
-    pub fn in_state(&self, tenant: i64, state: StateName) -> i64 {
-        let state = position(StateName::ALL, &state);
-        self.counts.iter().filter(|(key, _)| key.tenant == tenant && key.state == state).map(|(_, n)| n).sum()
+    /// This batch's change to the tenant's number of running attempts.
+    pub fn running(&self, tenant: i64) -> i64 {
+        let running = position(StateName::ALL, &StateName::Running);
+        self.counts.iter().filter(|(key, _)| key.tenant == tenant && key.state == running).map(|(_, n)| n).sum()
     }
 
     /// Counts an event in its hour; `reason` is that of the failure it is about.

@@ -62,19 +62,11 @@ pub enum Error {
     BadCursor,
     #[error("the tenant already has {most} queues of its own")]
     TooManyQueues { most: usize },
-    /// The tenant has used up one of its limits.
-    #[error("the tenant has used up its limit `{quota}` of {limit}")]
-    QuotaExceeded { quota: &'static str, limit: u64 },
     /// The step is not recorded; an effect reported as done counts as in doubt.
     #[error("the run already has {most} steps")]
     TooManySteps { most: usize },
     #[error("the queue is set by the configuration file")]
     ManagedByConfig,
-    /// Revoked or expired: nothing may follow it.
-    #[error("the key has ended")]
-    KeyEnded,
-    #[error("the tenant already has {most} portal links")]
-    TooManyPortalLinks { most: usize },
     /// The command queue is full; nothing was written.
     #[error("the command queue is full")]
     Busy,
@@ -137,11 +129,8 @@ impl Error {
             | Self::LeaseNeeded
             | Self::BadCursor
             | Self::TooManyQueues { .. }
-            | Self::QuotaExceeded { .. }
             | Self::TooManySteps { .. }
             | Self::ManagedByConfig
-            | Self::KeyEnded
-            | Self::TooManyPortalLinks { .. }
             | Self::Damaged(_)
             | Self::Unexpected(_)
             | Self::Corrupt { .. }

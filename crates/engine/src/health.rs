@@ -2,10 +2,10 @@
 //! A store reads the counters and lease calls; the judgement is here.
 
 use redrive_core::ids::QueueName;
-use redrive_core::policy::{Limits, RetryBy};
+use redrive_core::policy::RetryBy;
 use redrive_core::time::{MINUTE_MS, Timestamp};
 use redrive_core::verdict::DeadBecause;
-use redrive_core::wire::{QueueAlert, QueueSettings, TenantLimits};
+use redrive_core::wire::{QueueAlert, QueueSettings};
 
 /// A queue with due runs and no lease call for this long seems to have no worker.
 const NO_WORKER_AFTER_MS: u64 = 5 * MINUTE_MS;
@@ -57,23 +57,6 @@ fn what_to_do(queue: &QueueName) -> String {
 /// Dead for a reason that another attempt with the same payload cannot change.
 pub fn is_poison(because: DeadBecause) -> bool {
     matches!(because, DeadBecause::Poison | DeadBecause::Permanent | DeadBecause::Unsafe | DeadBecause::Rejected)
-}
-
-/// A tenant's limits with its use of those that the store knows.
-pub fn tenant_limits(limits: Limits, running: u64, dead: u64) -> TenantLimits {
-    let used = [("max_running", limits.max_running, running), ("open_dead", limits.open_dead, dead)];
-    let used_up = used.iter().filter(|(_, most, used)| most.is_some_and(|most| *used >= most));
-    TenantLimits {
-        running,
-        max_running: limits.max_running,
-        leases_per_s: limits.leases_per_s,
-        requests_per_s: limits.requests_per_s,
-        requests_used: None,
-        reports_per_s: limits.reports_per_s,
-        reports_used: None,
-        open_dead: limits.open_dead,
-        used_up: used_up.map(|(name, ..)| (*name).to_owned()).collect(),
-    }
 }
 
 /// The status of a store: `ok` while nothing waits for a person.

@@ -1,9 +1,7 @@
 //! The use cases of Redrive: ingest, leases, attempts, the ledger, triage, operations, breakers and patterns, and the
 //! background services. Decisions come from `redrive_core`; [`ports`] are the traits that a store implements.
 
-pub mod access;
 pub mod attempt;
-pub mod audit;
 pub mod breakers;
 pub mod clock;
 pub mod codec;
@@ -11,10 +9,8 @@ pub mod counters;
 pub mod error;
 pub mod failpoint;
 pub mod fair_semaphore;
-pub mod freeze;
 pub mod health;
 pub mod ingest;
-pub mod keys;
 pub mod lease;
 pub mod ledger;
 pub mod metrics;
@@ -24,7 +20,6 @@ pub mod operations;
 pub mod patterns;
 pub mod policies;
 pub mod ports;
-pub mod retention;
 pub mod runs;
 pub mod services;
 pub mod store;
@@ -32,9 +27,7 @@ pub mod sweeps;
 pub mod tasks;
 pub mod triage;
 pub mod tx;
-pub mod vault;
 
-pub use audit::{Actor, AuditCall, AuditFilter, AuditSettings};
 pub use breakers::BreakerAct;
 pub use clock::{Clock, Dice, ManualClock, SeededDice, SteadyClock, SystemClock, SystemDice};
 pub use codec::{CodecError, decode, encode};
@@ -46,7 +39,6 @@ pub use model::triage::*;
 pub use model::*;
 pub use names::tenant_names::{TENANT_QUEUES_MAX, TENANT_REASONS_MAX};
 pub use store::Store;
-pub use vault::{MasterKey, Vault};
 
 /// For the committer's many small lookups. The random seed prevents chosen names from colliding.
 pub type Map<K, V> = std::collections::HashMap<K, V, foldhash::fast::RandomState>;

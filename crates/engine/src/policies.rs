@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redrive_core::ids::{QueueName, Tenant};
-use redrive_core::policy::{Limits, Policies, Policy, PolicyLayer, RedactLayer};
+use redrive_core::policy::{Limits, Policies, Policy, PolicyLayer};
 use redrive_core::wire::QueueSettings;
 
 /// Callers choose the names: beyond this many entries the cache is cleared.
@@ -17,8 +17,6 @@ pub struct PolicyCache {
     /// Whether any queue has an output schema, which saves a read per success where none has. Once true it stays true
     /// until the next start: a stale true costs a read, a stale false would skip a check.
     has_output_schemas: AtomicBool,
-    /// The same for redaction.
-    has_redaction: AtomicBool,
 }
 
 #[derive(Default)]
@@ -36,27 +34,15 @@ fn has_schema(layer: &PolicyLayer) -> bool {
     layer.detect.as_ref().is_some_and(|detect| detect.output_schema.is_some())
 }
 
-fn redacts(layer: &PolicyLayer) -> bool {
-    layer.redact.as_ref().is_some_and(RedactLayer::is_on)
-}
-
 impl PolicyCache {
     /// `queues`: the settings that the store holds at start.
     pub fn new(policies: Policies, queues: &[QueueSettings]) -> Self {
         let tenants = policies.tenants.values().map(|tenant| &tenant.policy);
         let layers = policies.tiers.values().chain([&policies.defaults]).chain(tenants);
-        let (mut schemas, mut redaction) = (false, false);
-        for layer in layers {
-            schemas |= has_schema(layer);
-            redaction |= redacts(layer);
-        }
-        let cache = Self {
-            policies,
-            cached: Mutex::default(),
-            has_output_schemas: AtomicBool::new(schemas),
-            has_redaction: AtomicBool::new(redaction),
-        };
-        queues.iter().for_each(|settings| cache.note_settings(settings));
+        let has_output_schemas = layers.into_iter().any(has_schema);
+        let cache =
+            Self { policies, cached: Mutex::default(), has_output_schemas: AtomicBool::new(has_output_schemas) };
+        queues.iter().for_each(|settings| cache.note_output_schema(settings));
         cache
     }
 
@@ -68,17 +54,10 @@ impl PolicyCache {
         self.has_output_schemas.load(Ordering::Acquire)
     }
 
-    pub fn has_redaction(&self) -> bool {
-        self.has_redaction.load(Ordering::Acquire)
-    }
-
-    /// Notes whether a queue has an output schema or redacts.
-    pub fn note_settings(&self, settings: &QueueSettings) {
+    /// Notes whether a queue has an output schema.
+    pub fn note_output_schema(&self, settings: &QueueSettings) {
         if has_schema(&settings.policy) {
             self.has_output_schemas.store(true, Ordering::Release);
-        }
-        if redacts(&settings.policy) {
-            self.has_redaction.store(true, Ordering::Release);
         }
     }
 

@@ -14,8 +14,6 @@ use crate::tasks::{Tasks, guarded};
 
 /// Rows per round, so that no round blocks the writer for long.
 const ROUND_MAX: usize = 500;
-/// Runs that one round of retention removes: each costs a row in up to nine tables.
-const RETAINED_MAX: usize = 200;
 const BACK_OFF_MAX_MS: u64 = 30_000;
 
 type Round = Pin<Box<dyn Future<Output = Result<Swept>> + Send>>;
@@ -27,14 +25,12 @@ pub struct Service {
     pub every_ms: u64,
     /// The longest wait after failures.
     back_off_max_ms: u64,
-    /// The wait before the next round when there is more to do.
-    pause_ms: u64,
     run: fn(Arc<dyn Store>, String) -> Round,
 }
 
 impl Service {
     const fn new(name: &'static str, every_ms: u64, run: fn(Arc<dyn Store>, String) -> Round) -> Self {
-        Self { name, every_ms, back_off_max_ms: BACK_OFF_MAX_MS, pause_ms: 0, run }
+        Self { name, every_ms, back_off_max_ms: BACK_OFF_MAX_MS, run }
     }
 
     /// Binds the service to a store and a replica.
@@ -74,47 +70,10 @@ pub const TRIM_EVENTS: Service =
     Service::new("events", 60_000, |store, _| Box::pin(async move { store.trim_events(ROUND_MAX).await }));
 pub const TRIM_LEDGER: Service =
     Service::new("ledger", 3_600_000, |store, _| Box::pin(async move { store.trim_ledger(ROUND_MAX).await }));
-/// Deletes portal links that ended long ago.
-pub const TRIM_LINKS: Service =
-    Service::new("portal", 3_600_000, |store, _| Box::pin(async move { store.trim_portal_links(ROUND_MAX).await }));
-
-/// Removes ended runs and payloads whose time is over. It pauses between rounds, so that a large backlog takes a small share
-/// of the writer.
-pub const RETENTION: Service = Service {
-    pause_ms: 100,
-    ..Service::new("retention", 300_000, |store, replica| {
-        Box::pin(async move { store.retain(&replica, RETAINED_MAX).await })
-    })
-};
-
-pub const TRIM_AUDIT: Service =
-    Service::new("audit", 3_600_000, |store, _| Box::pin(async move { store.trim_audit(ROUND_MAX).await }));
-/// Writes the head of the audit log outside the database.
-pub const AUDIT_HEAD: Service = Service::new("audit_head", 1_000, |store, _| {
-    Box::pin(async move { store.keep_audit_head().await.map(|()| Swept::default()) })
-});
-
-/// Brings sealed values under the active keys.
-pub const RESEAL: Service = Service::new("reseal", 5_000, |store, _| Box::pin(async move { store.reseal().await }));
 
 /// Every service of a server.
-pub const ALL: [Service; 14] = [
-    STAMP,
-    FOLD,
-    RESCUE,
-    RELEASE,
-    UNCLAIMED,
-    REVIEWS,
-    OPERATIONS,
-    TRIM_CHANGES,
-    TRIM_EVENTS,
-    TRIM_LEDGER,
-    TRIM_AUDIT,
-    AUDIT_HEAD,
-    TRIM_LINKS,
-    RETENTION,
-    RESEAL,
-];
+pub const ALL: [Service; 10] =
+    [STAMP, FOLD, RESCUE, RELEASE, UNCLAIMED, REVIEWS, OPERATIONS, TRIM_CHANGES, TRIM_EVENTS, TRIM_LEDGER];
 
 /// A service bound to a store and a replica.
 pub struct ServiceJob {
@@ -176,7 +135,7 @@ async fn repeat(
     mut stop: watch::Receiver<bool>,
     mut recovered: watch::Receiver<u64>,
 ) {
-    let Service { name, every_ms, back_off_max_ms, pause_ms, .. } = service;
+    let Service { name, every_ms, back_off_max_ms, .. } = service;
     let (every, back_off_max) = (Duration::from_millis(every_ms), Duration::from_millis(back_off_max_ms));
     let mut failed_in_row = 0;
     while !*stop.borrow() {
@@ -186,7 +145,7 @@ async fn repeat(
         let (wait, store_unavailable) = match contained(next()).instrument(span).await {
             Ok(swept) => {
                 failed_in_row = 0;
-                (if swept.more { Duration::from_millis(pause_ms) } else { every }, false)
+                (if swept.more { Duration::ZERO } else { every }, false)
             }
             Err(RoundFailure { cause, store_unavailable }) => {
                 failed_in_row += 1;

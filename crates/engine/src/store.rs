@@ -7,40 +7,34 @@ use async_trait::async_trait;
 use redrive_core::detect::OutputSchema;
 use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::operation::Steer;
-use redrive_core::policy::{Limits, Policy};
-use redrive_core::redact::{Redactor, mask_label, mask_text};
-use redrive_core::text::{Label, Text};
+use redrive_core::policy::Policy;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{
     BreakerView, BreakersAnswer, EffectView, FailureAnswer, LeasedRun, OperationItemsPage, OperationView, PatternView,
-    PlanAnswer, QueueSettings, QueueView, StateAnswer, StepView, StoreFreeze, SucceedAnswer, TenantBreaker,
-    TenantHealth,
+    PlanAnswer, QueueSettings, QueueView, StateAnswer, StepView, SucceedAnswer, TenantBreaker, TenantHealth,
 };
 use tokio::sync::watch;
 
 use crate::attempt::{start, under_lease};
-use crate::audit::{Actor, trim};
 use crate::breakers::BreakerAct;
 use crate::error::{Reported, Result};
 use crate::ingest::report;
 use crate::lease::claim::{ClaimProgress, claim_runs};
-use crate::lease::sources::DuePlaces;
 use crate::ledger::effects;
 use crate::metrics::StoreMetrics;
 use crate::model::operations::{ItemsCall, NewOperation};
 use crate::model::patterns::PatternAct;
 use crate::model::triage::{Replay, TriageAct, Triaged};
 use crate::model::{
-    EffectRef, FailedAttempt, KeyRecord, KeyRotation, KeyUse, LeaseCall, NewFailure, NewSentPayload, NewStep,
-    PortalLinkRecord, Reconcile, RotatedRecord, RunRef, Start, Started, Success, Swept, TenantScope, UnderLease,
+    EffectRef, FailedAttempt, KeyRecord, LeaseCall, NewFailure, NewSentPayload, NewStep, Reconcile, RunRef, Start,
+    Started, Success, Swept, TenantScope, UnderLease,
 };
 use crate::operations::row::number_of;
 use crate::operations::{make, steer, work};
 use crate::ports::backend::{Backend, Owner, Reads, Route};
 use crate::triage::{plans, reviews};
 use crate::tx::Tx;
-use crate::vault::reseal;
-use crate::{access, breakers, freeze, keys, patterns, retention, sweeps, triage};
+use crate::{breakers, patterns, sweeps, triage};
 
 #[async_trait]
 pub trait Store: Reads {
@@ -58,8 +52,6 @@ pub trait Store: Reads {
 
     /// What this process has measured of the store.
     fn metrics(&self) -> StoreMetrics;
-    /// None without encryption at rest.
-    fn master_key_id(&self) -> Option<String>;
 
     // Producers and workers.
 
@@ -91,9 +83,9 @@ pub trait Store: Reads {
     /// Opens or closes a breaker manually.
     async fn operate_breaker(&self, act: BreakerAct) -> Result<BreakerView>;
     /// Freezes up to 10,000 runs before it answers; the operations service does the rest.
-    async fn create_operation(&self, new: NewOperation, actor: Actor) -> Result<OperationView>;
+    async fn create_operation(&self, new: NewOperation, actor: String) -> Result<OperationView>;
     /// Starts, pauses, resumes or cancels, from the next batch of items on.
-    async fn steer_operation(&self, id: &str, by: Steer, actor: Actor) -> Result<OperationView>;
+    async fn steer_operation(&self, id: &str, by: Steer) -> Result<OperationView>;
 
     // Background services: one bounded round each.
 
@@ -118,16 +110,6 @@ pub trait Store: Reads {
     async fn trim_events(&self, most: usize) -> Result<Swept>;
     /// Deletes unused ledger entries whose run is gone.
     async fn trim_ledger(&self, most: usize) -> Result<Swept>;
-    /// Brings some sealed values under the active keys.
-    async fn reseal(&self) -> Result<Swept>;
-    /// Removes ended runs and payloads whose time is over, at most `most`, if this replica owns retention.
-    async fn retain(&self, replica: &str, most: usize) -> Result<Swept>;
-    /// Removes exported entries of the audit log that are older than `audit_days`.
-    async fn trim_audit(&self, most: usize) -> Result<Swept>;
-    /// Writes the head of the audit log to its file outside the database, if it has changed.
-    async fn keep_audit_head(&self) -> Result<()>;
-    /// Deletes portal links that ended long ago.
-    async fn trim_portal_links(&self, most: usize) -> Result<Swept>;
 
     // Reads beside those of [`Reads`].
 
@@ -135,8 +117,6 @@ pub trait Store: Reads {
     async fn operation(&self, id: &str) -> Result<OperationView>;
     async fn operation_items(&self, id: &str, call: ItemsCall) -> Result<OperationItemsPage>;
     async fn tenant_health(&self, tenant: &Tenant) -> Result<TenantHealth>;
-    /// What a tenant may use.
-    fn limits(&self, tenant: &Tenant) -> Limits;
     /// Breakers that are not closed or have recent failures.
     async fn breakers(&self, scope: &TenantScope) -> Result<BreakersAnswer>;
     async fn tenant_breaker(&self, tenant: &Tenant) -> Result<TenantBreaker>;
@@ -144,57 +124,20 @@ pub trait Store: Reads {
     async fn policy(&self, tenant: &Tenant, queue: &QueueName) -> Result<Arc<Policy>>;
     /// The output schema of a run's queue. Free while no queue has one.
     async fn output_schema(&self, at: &RunRef) -> Result<Option<OutputSchema>>;
-    /// The queue that a run is in; none if there is no such run.
-    async fn queue_of_run(&self, at: &RunRef) -> Result<Option<QueueName>>;
-
-    /// What is masked in a tenant's payloads and outputs in a queue. Free while no policy redacts.
-    async fn redaction(&self, tenant: &Tenant, queue: &QueueName) -> Result<Option<Redactor>>;
-    /// The same for a run's queue.
-    async fn redaction_of(&self, at: &RunRef) -> Result<Option<Redactor>>;
 
     // Admins.
 
-    async fn put_queue(&self, name: QueueName, settings: QueueSettings, actor: Actor) -> Result<QueueView>;
-    async fn put_key(&self, key: KeyRecord, actor: Actor) -> Result<()>;
+    async fn put_queue(&self, name: QueueName, settings: QueueSettings) -> Result<QueueView>;
+    async fn put_key(&self, key: KeyRecord) -> Result<()>;
     /// False if there is a key already, made by this or another replica.
     async fn put_first_key(&self, key: KeyRecord) -> Result<bool>;
     /// False for an unknown key.
-    async fn revoke_key(&self, id: &str, actor: Actor) -> Result<bool>;
-    /// The successor has the same rights and lineage; the key ends after the overlap.
-    async fn rotate_key(&self, rotation: KeyRotation) -> Result<RotatedRecord>;
-    /// Records when keys were last used.
-    async fn put_key_uses(&self, uses: Vec<KeyUse>) -> Result<()>;
-
-    // The tenant portal.
-
-    async fn create_portal_link(&self, link: PortalLinkRecord, actor: Actor) -> Result<()>;
-    /// Begins the session of a link; false if the link was used, has ended or does not exist.
-    async fn open_portal_link(&self, hash: [u8; 32], session: [u8; 32]) -> Result<bool>;
-    /// Ends the link and its session.
-    async fn revoke_portal_link(&self, id: &str, actor: Actor) -> Result<PortalLinkRecord>;
-
-    /// The freeze of a restored store, if there is one.
-    async fn freeze(&self) -> Result<Option<StoreFreeze>>;
-    /// Ends the freeze: leases and automatic retries go on. Returns the freeze that ended.
-    async fn lift_freeze(&self, actor: Actor, reason: Option<Text>) -> Result<Option<StoreFreeze>>;
+    async fn revoke_key(&self, id: &str) -> Result<bool>;
 
     /// Whether a write would be durable now; otherwise what is wrong.
     async fn ready(&self) -> Result<()>;
     /// Answers queued commands, then closes; later calls get [`crate::Error::Closing`].
     async fn close(&self);
-}
-
-/// What people type has no secrets.
-fn mask_typed(text: &mut Option<Text>) {
-    if let Some(masked) = text.as_ref().and_then(mask_text) {
-        *text = Some(masked);
-    }
-}
-
-fn mask_name(name: &mut Option<Label>) {
-    if let Some(masked) = name.as_ref().and_then(mask_label) {
-        *name = Some(masked);
-    }
 }
 
 // Large inputs are boxed: a command is moved several times on its way through the queue.
@@ -220,10 +163,6 @@ impl<B: Backend> Store for B {
         Backend::metrics(self).clone()
     }
 
-    fn master_key_id(&self) -> Option<String> {
-        self.vault().master_id()
-    }
-
     async fn report(&self, report: NewFailure) -> Result<Reported> {
         let (route, report) = (Route::report(&report), Box::new(report));
         self.submit(route, move |tx| report::report(tx, &report)).await
@@ -242,8 +181,7 @@ impl<B: Backend> Store for B {
     async fn start(&self, start: Start) -> Result<Started> {
         let (route, start) = (Route::start(&start), Box::new(start));
         let owner = route.owner.clone();
-        let frozen = freeze::current(self).await?.is_some();
-        let start = self.submit(route, move |tx| start::start(tx, &start, frozen)).await?;
+        let start = self.submit(route, move |tx| start::start(tx, &start)).await?;
         if start.is_complete() { Ok(start.into_started()) } else { self.complete_start(owner, start).await }
     }
 
@@ -275,17 +213,9 @@ impl<B: Backend> Store for B {
         self.submit(Route::run(&under.at), move |tx| under_lease::release(tx, &under)).await
     }
 
-    async fn lease(&self, mut call: LeaseCall) -> Result<Vec<LeasedRun>> {
-        if freeze::current(self).await?.is_some() {
-            return Ok(Vec::new());
-        }
-        mask_name(&mut call.worker);
-        call.versions
-            .values_mut()
-            .for_each(|version| *version = mask_label(version).unwrap_or_else(|| version.clone()));
+    async fn lease(&self, call: LeaseCall) -> Result<Vec<LeasedRun>> {
         let call = Arc::new(call);
         let (mut granted, mut next) = (Vec::new(), Some(ClaimProgress::new(&call)));
-        let mut places = DuePlaces::default();
         // A long call takes several transactions, so that other commands run in between.
         while let Some(progress) = next.take() {
             let command = call.clone();
@@ -298,12 +228,6 @@ impl<B: Backend> Store for B {
                 Err(_) if !granted.is_empty() => break,
                 Err(error) => return Err(error),
             }
-            if let Some(after) = next.as_ref().and_then(ClaimProgress::search_after) {
-                let search = call.clone();
-                let found = move |tx: &mut Tx<'_>| DuePlaces::find(tx, &search, after);
-                places = self.inspect(Owner::from(&call.scope), found).await?;
-            }
-            next = next.and_then(|progress| progress.with_next_places(&mut places));
         }
         if granted.is_empty() {
             return Ok(Vec::new());
@@ -319,8 +243,7 @@ impl<B: Backend> Store for B {
         self.submit_each(sent.into_iter().map(act).collect()).await
     }
 
-    async fn triage(&self, mut act: TriageAct) -> Result<Triaged> {
-        mask_typed(&mut act.reason);
+    async fn triage(&self, act: TriageAct) -> Result<Triaged> {
         self.submit(Route::run(&act.at), move |tx| triage::verbs::triage(tx, &act)).await
     }
 
@@ -329,8 +252,7 @@ impl<B: Backend> Store for B {
         self.inspect(Owner::from(&at.tenant), move |tx| plans::plan(tx, &at, &replay)).await
     }
 
-    async fn reconcile(&self, mut act: Reconcile) -> Result<EffectView> {
-        mask_typed(&mut act.reason);
+    async fn reconcile(&self, act: Reconcile) -> Result<EffectView> {
         // On the run's lane, behind reports of its worker about the same entry.
         let route = match &act.at.run_id {
             Some(run_id) => Route::run(&RunRef { tenant: act.at.tenant.clone(), run_id: run_id.clone() }),
@@ -339,27 +261,25 @@ impl<B: Backend> Store for B {
         self.submit(route, move |tx| effects::reconcile(tx, &act)).await
     }
 
-    async fn triage_pattern(&self, mut act: PatternAct) -> Result<PatternView> {
-        mask_typed(&mut act.reason);
+    async fn triage_pattern(&self, act: PatternAct) -> Result<PatternView> {
         let scope = act.scope.clone();
         let shown = self.submit(Route::desk(&scope), move |tx| patterns::verbs::triage_pattern(tx, &act)).await?;
         self.pattern_view(&scope, &shown).await
     }
 
-    async fn operate_breaker(&self, mut act: BreakerAct) -> Result<BreakerView> {
-        mask_typed(&mut act.reason);
+    async fn operate_breaker(&self, act: BreakerAct) -> Result<BreakerView> {
         self.submit(Route::system(), move |tx| breakers::operate(tx, &act)).await
     }
 
-    async fn create_operation(&self, new: NewOperation, actor: Actor) -> Result<OperationView> {
+    async fn create_operation(&self, new: NewOperation, actor: String) -> Result<OperationView> {
         let id = self.submit(Route::system(), move |tx| make::make(tx, &new, &actor)).await?;
         work::freeze_at_once(self, id).await?;
         self.operation_view(id).await
     }
 
-    async fn steer_operation(&self, id: &str, by: Steer, actor: Actor) -> Result<OperationView> {
+    async fn steer_operation(&self, id: &str, by: Steer) -> Result<OperationView> {
         let id = number_of(id)?;
-        self.submit(Route::system(), move |tx| steer::steer(tx, id, by, &actor)).await?;
+        self.submit(Route::system(), move |tx| steer::steer(tx, id, by)).await?;
         self.operation_view(id).await
     }
 
@@ -372,7 +292,7 @@ impl<B: Backend> Store for B {
             // Other replicas may have changed queues.
             self.policies().clear();
             let settings = self.declared_queue_settings().await?;
-            settings.iter().for_each(|settings| self.policies().note_settings(settings));
+            settings.iter().for_each(|settings| self.policies().note_output_schema(settings));
         }
         Ok(())
     }
@@ -386,31 +306,18 @@ impl<B: Backend> Store for B {
     }
 
     async fn reject_unclaimed(&self, most: usize) -> Result<Swept> {
-        if freeze::current(self).await?.is_some() {
-            // Nobody can claim them.
-            return Ok(Swept::default());
-        }
         self.submit(Route::system(), move |tx| sweeps::reject_unclaimed(tx, most)).await
     }
 
     async fn expire_reviews(&self, most: usize) -> Result<Swept> {
-        if freeze::current(self).await?.is_some() {
-            return Ok(Swept::default());
-        }
         self.submit(Route::system(), move |tx| reviews::expire_reviews(tx, most)).await
     }
 
     async fn release_held(&self, most: usize) -> Result<Swept> {
-        if freeze::current(self).await?.is_some() {
-            return Ok(Swept::default());
-        }
         self.submit(Route::system(), move |tx| breakers::release_held(tx, most)).await
     }
 
     async fn work_operations(&self, replica: &str) -> Result<Swept> {
-        if freeze::current(self).await?.is_some() {
-            return Ok(Swept::default());
-        }
         self.works_on_operations_as(replica);
         work::round(self, replica).await
     }
@@ -425,27 +332,6 @@ impl<B: Backend> Store for B {
 
     async fn trim_ledger(&self, most: usize) -> Result<Swept> {
         self.submit(Route::system(), move |tx| effects::trim(tx, most)).await
-    }
-
-    async fn reseal(&self) -> Result<Swept> {
-        self.submit(Route::system(), reseal::reseal).await
-    }
-
-    async fn retain(&self, replica: &str, most: usize) -> Result<Swept> {
-        retention::round(self, replica, most).await
-    }
-
-    async fn trim_audit(&self, most: usize) -> Result<Swept> {
-        let Some(days) = self.audit_settings().days else { return Ok(Swept::default()) };
-        self.submit(Route::system(), move |tx| trim::trim(tx, days, most)).await
-    }
-
-    async fn keep_audit_head(&self) -> Result<()> {
-        Backend::keep_audit_head(self).await
-    }
-
-    async fn trim_portal_links(&self, most: usize) -> Result<Swept> {
-        self.submit(Route::system(), move |tx| access::trim(tx, most)).await
     }
 
     async fn effect(&self, at: &EffectRef) -> Result<EffectView> {
@@ -463,10 +349,6 @@ impl<B: Backend> Store for B {
 
     async fn tenant_health(&self, tenant: &Tenant) -> Result<TenantHealth> {
         Backend::tenant_health(self, tenant, self.policies().limits_of(tenant)).await
-    }
-
-    fn limits(&self, tenant: &Tenant) -> Limits {
-        self.policies().limits_of(tenant)
     }
 
     async fn breakers(&self, scope: &TenantScope) -> Result<BreakersAnswer> {
@@ -498,81 +380,26 @@ impl<B: Backend> Store for B {
         }
     }
 
-    async fn redaction(&self, tenant: &Tenant, queue: &QueueName) -> Result<Option<Redactor>> {
-        if !self.policies().has_redaction() {
-            return Ok(None);
-        }
-        let redactor = self.policy(tenant, queue).await?.redact.clone();
-        Ok((!redactor.is_off()).then_some(redactor))
-    }
-
-    async fn redaction_of(&self, at: &RunRef) -> Result<Option<Redactor>> {
-        if !self.policies().has_redaction() {
-            return Ok(None);
-        }
-        match self.queue_of(at).await? {
-            Some(queue) => self.redaction(&at.tenant, &queue).await,
-            None => Ok(None),
-        }
-    }
-
-    async fn queue_of_run(&self, at: &RunRef) -> Result<Option<QueueName>> {
-        self.queue_of(at).await
-    }
-
-    async fn put_queue(&self, name: QueueName, settings: QueueSettings, actor: Actor) -> Result<QueueView> {
+    async fn put_queue(&self, name: QueueName, settings: QueueSettings) -> Result<QueueView> {
         let put = name.clone();
-        self.policies().note_settings(&settings);
-        self.submit(Route::system(), move |tx| tx.put_queue(&put, settings.clone(), &actor).map(|_| ())).await?;
+        self.policies().note_output_schema(&settings);
+        self.submit(Route::system(), move |tx| tx.put_queue(&put, settings.clone()).map(|_| ())).await?;
         self.queue_changed();
         self.policies().clear();
         self.queue(&name).await
     }
 
-    async fn put_key(&self, mut key: KeyRecord, actor: Actor) -> Result<()> {
-        mask_name(&mut key.name);
-        mask_name(&mut key.note);
-        self.submit(Route::system(), move |tx| keys::create(tx, &key, &actor)).await
+    async fn put_key(&self, key: KeyRecord) -> Result<()> {
+        self.submit(Route::system(), move |tx| Ok(tx.rows.insert_key(&key)?)).await
     }
 
     async fn put_first_key(&self, key: KeyRecord) -> Result<bool> {
-        self.submit(Route::system(), move |tx| keys::create_first(tx, &key)).await
+        self.submit(Route::system(), move |tx| tx.put_first_key(&key)).await
     }
 
-    async fn revoke_key(&self, id: &str, actor: Actor) -> Result<bool> {
+    async fn revoke_key(&self, id: &str) -> Result<bool> {
         let id = id.to_owned();
-        self.submit(Route::system(), move |tx| keys::revoke(tx, &id, &actor)).await
-    }
-
-    async fn rotate_key(&self, rotation: KeyRotation) -> Result<RotatedRecord> {
-        self.submit(Route::system(), move |tx| access::rotate(tx, &rotation)).await
-    }
-
-    async fn put_key_uses(&self, uses: Vec<KeyUse>) -> Result<()> {
-        self.submit(Route::system(), move |tx| Ok(uses.iter().try_for_each(|used| tx.rows.put_key_use(used))?)).await
-    }
-
-    async fn create_portal_link(&self, link: PortalLinkRecord, actor: Actor) -> Result<()> {
-        self.submit(Route::system(), move |tx| access::create_link(tx, &link, &actor)).await
-    }
-
-    async fn open_portal_link(&self, hash: [u8; 32], session: [u8; 32]) -> Result<bool> {
-        self.submit(Route::system(), move |tx| Ok(tx.rows.open_portal_link(&hash, &session, tx.now)?)).await
-    }
-
-    async fn revoke_portal_link(&self, id: &str, actor: Actor) -> Result<PortalLinkRecord> {
-        let link = id.to_owned();
-        self.submit(Route::system(), move |tx| access::revoke_link(tx, &link, &actor)).await?;
-        self.portal_link(id).await
-    }
-
-    async fn freeze(&self) -> Result<Option<StoreFreeze>> {
-        freeze::current(self).await
-    }
-
-    async fn lift_freeze(&self, actor: Actor, mut reason: Option<Text>) -> Result<Option<StoreFreeze>> {
-        mask_typed(&mut reason);
-        freeze::lift(self, actor, reason).await
+        self.submit(Route::system(), move |tx| Ok(tx.rows.revoke_key(&id, tx.now)?)).await
     }
 
     async fn ready(&self) -> Result<()> {

@@ -171,8 +171,7 @@ pub fn reject_unleasable_of(tx: &mut Tx<'_>, queue: &QueueRow, most: usize) -> R
 /// Records why the run cannot be leased.
 pub fn note_rejected(tx: &mut Tx<'_>, before: &RunRow, row: &RunRow) -> Result<()> {
     tx.counters.happened(tx.now, row.tenant, row.queue, HourlyKind::Dead, None);
-    let note =
-        Text::from("Its payload is not stored as it was sent, so no worker can be given it: fix it with a payload.");
+    let note = Text::from("Its payload was too large to send, so no worker can be given it: fix it with a payload.");
     verbs::note_move(tx, before, row, "engine", "not_replayable", Some(&note))
 }
 

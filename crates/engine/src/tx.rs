@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use redrive_core::audit::AuditRecord;
 use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::policy::{Limits, Policies, Policy};
 use redrive_core::reason::Reason;
@@ -12,13 +11,13 @@ use redrive_core::verdict::VerdictRenderer;
 use redrive_core::wire::QueueSettings;
 
 use crate::Map;
-use crate::audit::{Actor, acts};
 use crate::breakers::Breakers;
 use crate::clock::Dice;
 use crate::counters::CounterDeltas;
 use crate::error::{Error, Result};
 use crate::lease::limits::TokenBuckets;
 use crate::lease::scan::ScanCursors;
+use crate::model::KeyRecord;
 use crate::names::versions::SeenVersion;
 use crate::patterns::sightings::CachedPatterns;
 use crate::ports::backend::Pace;
@@ -92,8 +91,6 @@ pub struct Tx<'a> {
     pub known: &'a mut TxCache,
     /// Counter changes of the batch.
     pub counters: CounterDeltas,
-    /// Acts of the batch, for the audit log.
-    pub audit: Vec<AuditRecord>,
     /// Limits the size of the batch.
     pub pace: &'a dyn Pace,
     /// A run may have fallen due.
@@ -175,15 +172,15 @@ impl Tx<'_> {
         self.queue(&name)
     }
 
-    pub fn put_queue(&mut self, name: &QueueName, settings: QueueSettings, actor: &Actor) -> Result<QueueRow> {
-        // Not the cached settings: another replica may have changed them.
-        let old = match self.rows.queue_named(name)? {
-            Some((_, old, _)) => {
-                Some(serde_json::from_str(&old).map_err(|e| Error::Unexpected(format!("queue {name}: {e}")))?)
-            }
-            None => None,
-        };
-        acts::queue_put(self, actor, name, old.as_ref(), &settings)?;
+    /// False if there is a key already.
+    pub fn put_first_key(&mut self, key: &KeyRecord) -> Result<bool> {
+        if self.rows.has_keys()? {
+            return Ok(false);
+        }
+        Ok(self.rows.insert_key(key).map(|()| true)?)
+    }
+
+    pub fn put_queue(&mut self, name: &QueueName, settings: QueueSettings) -> Result<QueueRow> {
         let json = serde_json::to_string(&settings).map_err(|e| Error::Unexpected(e.to_string()))?;
         let id = self.rows.put_queue(name, &json, self.now)?;
         self.known.policies.retain(|(queue, _), _| *queue != id);

@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    audit, breakers, classify, demo, doctor, effects, generate, health, keys, operations, outbound, patterns,
-    preflight, queues, runs, secrets, serve, spool, store, tenants,
+    breakers, classify, demo, doctor, effects, generate, health, keys, operations, patterns, preflight, queues, runs,
+    serve, spool, store, tenants,
 };
 
 /// The dead letter queue and recovery pipeline for AI agent work
@@ -53,20 +53,11 @@ pub(crate) enum Command {
     /// Create, list and revoke API keys, directly on the store
     #[command(subcommand)]
     Keys(keys::Command),
-    /// Show and rotate the keys of encryption at rest, directly on the store
-    #[command(subcommand)]
-    Secrets(secrets::Command),
-    /// List who did what; verify and export the audit log, directly on the store
-    #[command(subcommand)]
-    Audit(audit::Command),
-    /// Copy, check, back up and restore a store
+    /// Copy a store, or check one for damage
     #[command(subcommand)]
     Store(store::Command),
     /// Check the store and its environment; exits with 1 when something needs action
     Doctor(doctor::Args),
-    /// Check which addresses the server's outgoing requests may reach
-    #[command(subcommand)]
-    Outbound(outbound::Command),
     /// Classify and group errors from a file, without a server
     Classify(classify::Args),
     /// Check whether a payload fits its model, without a server
@@ -130,10 +121,6 @@ mod tests {
             "redrive serve --database-url postgres://u:p@h:5432/db?sslmode=verify-full",
             "redrive store copy --from ./data --to postgres://h/db --json",
             "redrive store check --data d --recount",
-            "redrive outbound check https://hooks.example.com/x --dry-run --config c.toml --json",
-            "redrive audit verify --data d --head h.jsonl --json",
-            "redrive audit export --database-url postgres://h/db --to f.jsonl",
-            "redrive audit list --since 2h --actor cli --action run.replay --run r1 --operation op-1 --limit 10",
         ] {
             let read = Cli::try_parse_from(line.split(' '));
             assert!(read.is_ok(), "{line}: {}", read.unwrap_err());
@@ -175,7 +162,6 @@ mod tests {
             "redrive keys list --database-url mysql://h/db",
             "redrive store copy --from a",
             "redrive demo --listen here",
-            "redrive audit export --data d",
         ] {
             assert!(Cli::try_parse_from(line.split(' ')).is_err(), "{line}");
         }

@@ -30,8 +30,8 @@ fn main() -> ExitCode {
 
 fn run(command: Command, out: &mut Printer) -> anyhow::Result<()> {
     use commands::{
-        audit, breakers, classify, demo, doctor, effects, generate, health, keys, operations, outbound, patterns,
-        preflight, queues, runs, secrets, serve, spool, store, tenants,
+        breakers, classify, demo, doctor, effects, generate, health, keys, operations, patterns, preflight, queues,
+        runs, serve, spool, store, tenants,
     };
     match command {
         Command::Demo(args) => demo::run(&args, out),
@@ -47,11 +47,8 @@ fn run(command: Command, out: &mut Printer) -> anyhow::Result<()> {
         Command::Stats(args) => commands::block_on(health::stats(args, out)),
         Command::Spool(command) => commands::block_on(spool::run(command, out)),
         Command::Keys(command) => keys::run(command, out),
-        Command::Audit(command) => audit::run(command, out),
-        Command::Secrets(command) => secrets::run(&command, out),
         Command::Store(command) => store::run(command, out),
         Command::Doctor(args) => doctor::run(&args, out),
-        Command::Outbound(command) => commands::block_on(outbound::run(command, out)),
         Command::Classify(args) => classify::run(&args, out),
         Command::Preflight(args) => preflight::run(&args, out),
         Command::Completions(args) => generate::completions(&args, out),

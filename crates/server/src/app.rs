@@ -2,23 +2,19 @@
 
 use std::sync::Arc;
 
-use http::HeaderValue;
 use redrive_core::classify::user_rules::UserRules;
 use redrive_engine::{Dice, FairSemaphore, Store};
 use tokio::sync::watch;
 
 use crate::api::probes::Readiness;
-use crate::auth::{Keyring, Oidc, PortalSettings, Sessions, framed_policy};
-use crate::backups::BackupMonitor;
+use crate::auth::{Keyring, Sessions};
 use crate::budget::AnswerBudget;
 use crate::budget::{Holder, MemoryBudget};
 use crate::capture::{ClassificationCache, Classifiers};
 use crate::limits::{ANONYMOUS_BYTES, ServerLimits, WAITING_BYTES, WAITING_HOLDER_BYTES};
 use crate::metrics::Metrics;
-use crate::quota::Quotas;
 use crate::tasks::large_work;
 use crate::telemetry::RequestIds;
-use crate::ui;
 
 /// Shared by all requests; cheap to clone.
 #[derive(Clone)]
@@ -32,11 +28,6 @@ pub struct AppState {
     pub(crate) limits: ServerLimits,
     pub(crate) keyring: Keyring,
     pub(crate) sessions: Sessions,
-    /// None: people log in with keys only.
-    pub(crate) sso: Option<Oidc>,
-    pub(crate) portal: PortalSettings,
-    /// The policy of the portal's pages, where framing is opened.
-    pub(crate) framed_policy: Option<HeaderValue>,
     /// Request bodies in memory.
     pub(crate) in_flight_bytes: Arc<MemoryBudget>,
     /// Bodies of callers without a key.
@@ -47,10 +38,8 @@ pub struct AppState {
     /// Large answers in memory.
     pub(crate) answers: AnswerBudget,
     pub(crate) metrics: Metrics,
-    pub(crate) quotas: Quotas,
     pub(crate) request_ids: RequestIds,
     pub(crate) readiness: Readiness,
-    pub(crate) backups: Arc<BackupMonitor>,
     stopping: watch::Sender<bool>,
 }
 
@@ -68,18 +57,6 @@ impl App {
         dice: Arc<dyn Dice>,
         rules: Option<Arc<UserRules>>,
         limits: ServerLimits,
-        sso: Option<Oidc>,
-    ) -> Self {
-        Self::with_portal(store, dice, rules, limits, sso, PortalSettings::default())
-    }
-
-    pub fn with_portal(
-        store: Arc<dyn Store>,
-        dice: Arc<dyn Dice>,
-        rules: Option<Arc<UserRules>>,
-        limits: ServerLimits,
-        sso: Option<Oidc>,
-        portal: PortalSettings,
     ) -> Self {
         let in_flight_bytes = MemoryBudget::new(limits.in_flight_max_bytes, limits.in_flight_holder_max_bytes());
         let answers = AnswerBudget::new(&limits);
@@ -91,21 +68,16 @@ impl App {
             rules,
             classifications: ClassificationCache::default(),
             limits,
-            keyring: Keyring::new(metrics.key_counters()),
+            keyring: Keyring::default(),
             sessions: Sessions::default(),
-            sso,
-            framed_policy: framed_policy(&portal, ui::POLICY),
-            portal,
             in_flight_bytes,
             anonymous_bytes: MemoryBudget::new(ANONYMOUS_BYTES, ANONYMOUS_BYTES),
             waiting_bytes: MemoryBudget::new(WAITING_BYTES, WAITING_HOLDER_BYTES),
             large_work: large_work(),
             answers,
             metrics,
-            quotas: Quotas::default(),
             request_ids,
             readiness: Readiness::default(),
-            backups: Arc::default(),
             stopping: watch::Sender::new(false),
         }))
     }
@@ -124,11 +96,6 @@ impl AppState {
     /// A path that logs a browser in as the key of this hash, once and for a short time.
     pub fn login_path(&self, key_hash: [u8; 32]) -> String {
         format!("/login?token={}", self.sessions.new_link(key_hash, self.store.now(), self.dice.as_ref()))
-    }
-
-    /// Writes when keys were last used. The server calls it once a minute.
-    pub async fn write_key_uses(&self) -> redrive_engine::Result<()> {
-        self.keyring.write_uses(self.store.as_ref()).await
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

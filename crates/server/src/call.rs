@@ -2,19 +2,18 @@
 
 use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderValue, StatusCode};
 use redrive_engine::FairPermit;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 
 use crate::app::App;
-use crate::auth::{Access, Caller, LookUp};
+use crate::auth::{Caller, LookUp};
 use crate::body::{FromBody, NoBody};
 use crate::budget::Reserved;
 use crate::path::{FromPath, PathParams};
 use crate::problem::{HttpProblem, Result};
 use crate::query::{FromQuery, NoQuery, RawQuery};
-use crate::quota::Charge;
 use crate::tasks::beside;
 use crate::telemetry::record_caller;
 
@@ -25,32 +24,23 @@ pub(crate) struct ApiCall<W, P = (), Q = NoQuery, B = NoBody> {
     pub path: P,
     pub query: Q,
     pub body: B,
-    pub headers: HeaderMap,
 }
 
 impl<W: Caller, P: FromPath, Q: FromQuery, B: FromBody> ApiCall<W, P, Q, B> {
     /// The order is part of the contract: caller, path, query, body.
-    pub(crate) async fn take(
-        app: &App,
-        request: axum::extract::Request,
-        access: Access,
-        charge: Charge,
-    ) -> Result<Self> {
+    pub(crate) async fn take(app: &App, request: axum::extract::Request) -> Result<Self> {
         let (mut parts, body) = request.into_parts();
         let asked = LookUp::now(app.store.as_ref());
-        let mut who = W::admit(app, &parts, access).await?;
+        let mut who = W::admit(app, &parts.headers).await?;
         who.principal().inspect(|caller| record_caller(caller));
-        if charge == Charge::Request {
-            app.quotas.request(app, who.principal())?;
-        }
         let path = P::read(&PathParams::of(&mut parts).await?)?;
         let query = RawQuery::parse(parts.uri.query())?;
         let body = B::read(app, &parts, body, who.holder()).await?;
         if asked.is_old(app.store.as_ref()) {
             // The body was slow or the process was suspended: the key may be revoked by now.
-            who = W::admit(app, &parts, access).await?;
+            who = W::admit(app, &parts.headers).await?;
         }
-        Ok(Self { who, path, query, body, headers: parts.headers })
+        Ok(Self { who, path, query, body })
     }
 }
 

@@ -3,7 +3,6 @@
 
 mod api;
 mod app;
-mod backups;
 mod body;
 mod budget;
 mod call;
@@ -11,8 +10,6 @@ mod metrics;
 mod path;
 mod prepare;
 mod query;
-mod quota;
-mod redacted;
 mod telemetry;
 
 pub mod auth;
@@ -27,8 +24,7 @@ pub mod tasks;
 pub mod ui;
 
 pub use app::App;
-pub use backups::BackupMonitor;
 pub use limits::ServerLimits;
 pub use openapi::openapi;
 pub use problem::{error_catalogue, errors_markdown};
-pub use serve::{ClientAddress, Config, Edge, Server, StartError, TlsError, TlsPair};
+pub use serve::{Config, Server, StartError};

@@ -43,20 +43,12 @@ struct StateLabel {
 
 type GaugeU64 = Gauge<u64, AtomicU64>;
 
-/// Counted by authentication.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct KeyCounters {
-    pub(crate) wrong: Counter,
-    pub(crate) throttled: Counter,
-}
-
 #[derive(Debug)]
 pub(crate) struct Metrics {
     registry: Registry,
     requests: Family<AnswerLabels, Counter>,
     durations: Family<RouteLabels, Histogram, fn() -> Histogram>,
     lease_wait: Histogram,
-    keys: KeyCounters,
     runs: Family<StateLabel, GaugeU64>,
     queues_without_workers: GaugeU64,
     queues_without_owner: GaugeU64,
@@ -82,7 +74,6 @@ impl Metrics {
             requests: Family::default(),
             durations: Family::new_with_constructor(histogram),
             lease_wait: Histogram::new(DURATION_BUCKETS_S),
-            keys: KeyCounters::default(),
             runs: Family::default(),
             queues_without_workers: Gauge::default(),
             queues_without_owner: Gauge::default(),
@@ -112,16 +103,6 @@ impl Metrics {
             Unit::Seconds,
             self.lease_wait.clone(),
         );
-        registry.register(
-            "wrong_keys",
-            "Calls with an unknown, revoked or expired key or link",
-            self.keys.wrong.clone(),
-        );
-        registry.register(
-            "wrong_keys_throttled",
-            "Calls refused because their source address sent too many wrong keys",
-            self.keys.throttled.clone(),
-        );
         registry.register("runs", "Runs by state", self.runs.clone());
         for (name, help, gauge) in [
             ("queues_without_workers", "Queues with due runs and no worker", &self.queues_without_workers),
@@ -145,10 +126,6 @@ impl Metrics {
         };
         self.requests.get_or_create(&AnswerLabels { method, route, status }).inc();
         self.durations.get_or_create(&RouteLabels { method, route }).observe(elapsed.as_secs_f64());
-    }
-
-    pub(crate) fn key_counters(&self) -> KeyCounters {
-        self.keys.clone()
     }
 
     /// A lease call got runs.

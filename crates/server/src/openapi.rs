@@ -71,10 +71,8 @@ fn operation(route: &ApiRoute, generator: &mut SchemaGenerator) -> Value {
     if let Some(roles) = route.roles {
         let words: Vec<&str> = roles.iter().map(|role| role.as_str()).collect();
         operation["security"] = json!([{ "key": [] }]);
-        let scopes: Vec<&str> = route.access.scopes.iter().map(|scope| scope.as_str()).collect();
-        operation["description"] = format!("Roles: {}. Scopes: {}.", words.join(", "), scopes.join(" or ")).into();
+        operation["description"] = format!("Roles: {}.", words.join(", ")).into();
         operation["x-roles"] = json!(words);
-        operation["x-scopes"] = json!(scopes);
     } else {
         operation["security"] = json!([]);
     }
@@ -203,7 +201,7 @@ mod tests {
         let put = &document["paths"]["/v1/queues/{name}"]["put"];
         insta::assert_json_snapshot!(put, @r##"
         {
-          "description": "Roles: admin. Scopes: admin.",
+          "description": "Roles: admin.",
           "operationId": "put_queues_name",
           "parameters": [
             {
@@ -252,9 +250,6 @@ mod tests {
             "queues"
           ],
           "x-roles": [
-            "admin"
-          ],
-          "x-scopes": [
             "admin"
           ]
         }

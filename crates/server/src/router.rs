@@ -12,14 +12,13 @@ use http::Method;
 use redrive_core::wire::Role;
 
 use crate::app::App;
-use crate::auth::{Access, Caller};
+use crate::auth::Caller;
 use crate::body::{FromBody, SchemaOf};
 use crate::budget::IfFull;
 use crate::call::{ApiCall, ApiResponse};
 use crate::path::FromPath;
 use crate::problem::{Code, HttpProblem, Result};
 use crate::query::{FromQuery, Param};
-use crate::quota::Charge;
 use crate::routes::table;
 use crate::telemetry::{MatchedRoute, observe};
 use crate::ui;
@@ -89,8 +88,6 @@ pub struct ApiRoute {
     pub path: &'static str,
     /// None: the route needs no key.
     pub roles: Option<&'static [Role]>,
-    /// What it asks of a key beyond its role.
-    pub access: Access,
     pub summary: &'static str,
     pub(crate) params: &'static [Param],
     /// The body's media types with their schemas.
@@ -120,15 +117,12 @@ impl ApiRoute {
     }
 }
 
-/// Starts a row of the table with the callers it admits, and what it asks of their keys.
-pub(crate) fn by<W: Caller>(access: Access) -> RouteBuilder<W> {
-    RouteBuilder { access, who: PhantomData }
+/// Starts a row of the table with the callers it admits.
+pub(crate) fn by<W: Caller>() -> RouteBuilder<W> {
+    RouteBuilder(PhantomData)
 }
 
-pub(crate) struct RouteBuilder<W> {
-    access: Access,
-    who: PhantomData<fn() -> W>,
-}
+pub(crate) struct RouteBuilder<W>(PhantomData<fn() -> W>);
 
 impl<W: Caller> RouteBuilder<W> {
     pub(crate) fn get<P, Q, A, F, R>(self, path: &'static str, summary: &'static str, handler: F) -> ApiRoute
@@ -177,12 +171,11 @@ impl<W: Caller> RouteBuilder<W> {
         F: Fn(App, ApiCall<W, P, Q, B>) -> R + Clone + Send + Sync + 'static,
         R: Future<Output = Result<A>> + Send + 'static,
     {
-        let (access, charge) = (self.access, Charge::of(path));
         let if_full = if method == Method::GET { IfFull::Refuse } else { IfFull::Send };
         let run = move |app: App, request: Request| -> HandlerFuture {
             let handler = handler.clone();
             Box::pin(async move {
-                let call: ApiCall<W, P, Q, B> = match ApiCall::take(&app, request, access, charge).await {
+                let call: ApiCall<W, P, Q, B> = match ApiCall::take(&app, request).await {
                     Ok(call) => call,
                     Err(problem) => return problem.into_response(),
                 };
@@ -197,7 +190,6 @@ impl<W: Caller> RouteBuilder<W> {
             method,
             path,
             roles: W::ROLES,
-            access,
             summary,
             params: Q::PARAMS,
             request: B::media(),

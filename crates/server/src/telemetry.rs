@@ -49,11 +49,10 @@ impl MatchedRoute {
 pub(crate) async fn observe(
     app: App,
     route: MatchedRoute,
-    mut request: Request,
+    request: Request,
     handle: impl FnOnce(App, Request) -> HandlerFuture,
 ) -> Response {
     let id = app.request_ids.of(request.headers());
-    request.extensions_mut().insert(RequestId(id.to_str().unwrap_or_default().to_owned()));
     let span = tracing::info_span!(
         "request",
         request_id = id.to_str().unwrap_or_default(),
@@ -104,10 +103,6 @@ pub(crate) fn record_caller(caller: &Principal) {
         None => span.record("tenant", "*"),
     };
 }
-
-/// An extension of a request: its id.
-#[derive(Debug, Clone)]
-pub(crate) struct RequestId(pub(crate) String);
 
 /// Takes or makes the id of each request.
 #[derive(Debug)]

@@ -1,6 +1,5 @@
 //! Stores: SQLite and PostgreSQL as backends of the engine. They hold SQL, and when it is sent; no rule of the product.
 
-pub mod audit_head;
 mod commit;
 mod failure;
 mod numbers;
@@ -12,4 +11,3 @@ pub mod sqlite;
 
 pub use failure::classify;
 pub use shared::check::Miscounted;
-pub use shared::secrets::{SealedValues, SecretsStatus};

@@ -88,9 +88,9 @@ impl Asked {
         let data = folder.path().join("data");
         let options = Options { folder: data, clock, dice: dice.clone(), policies: Policies::default() };
         let store: Arc<dyn Store> = Arc::new(SqliteStore::open_throw_away(options).expect("a store"));
-        let (key, record) = new_key(dice.as_ref(), Role::Admin, None, store.now());
-        runtime.block_on(store.put_key(record, "admin:ops".into())).expect("a key");
-        let router = router(App::new(store, dice, None, ServerLimits::default(), None));
+        let (key, record) = new_key(dice.as_ref(), Role::Admin, None, None, None, store.now());
+        runtime.block_on(store.put_key(record)).expect("a key");
+        let router = router(App::new(store, dice, None, ServerLimits::default()));
         let asked = Self { runtime, router, key, _folder: folder };
         // Something to be found, so that good questions have answers.
         for run in ["a", "b", "c"] {

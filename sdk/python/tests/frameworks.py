@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 from live import PATIENCE_S, LiveCase, step_of, time_is_up, until
@@ -88,8 +88,6 @@ def report(invoice: int) -> str:
     return "Error rate report: 0 errors, 0 failures."
 
 
-#: The time without a step after which the server gives an attempt up, for agents that have no limit of their own.
-_IDLE_MS = 8_000
 _KILL, _PROVIDER = "REDRIVE_TEST_KILL", "REDRIVE_TEST_PROVIDER"
 TOOLS = [look_up, breaks, complains, grumbles, pay, refund, flaky, report]
 #: Where the script of an agent begins: one tool call that goes well.
@@ -287,44 +285,6 @@ class FrameworkCase(LiveCase):
         self.assertEqual((seen["reason"], seen["dead_because"]), ("timeout", "unsafe"))
         self.assertIn(step_of(seen, "refund")["status"], ("unknown", "committed"))
 
-    def without_limits(self, run_id: str, work: Callable[[], Any]) -> dict[str, Any]:
-        """What the server has of an agent when it gives the attempt up. Its refund hangs, nothing in the process has a limit,
-        and heartbeats keep the lease: only the time without a step ends it."""
-        let_go.clear()
-        refunded.clear()
-        seen: dict[str, Any] = {}
-
-        def release() -> None:
-            seen.update(self.settled(run_id, "dead"))
-            let_go.set()
-
-        releasing = threading.Thread(target=release)
-        releasing.start()
-        self.provider.says(call("refund", amount=700), text("It is refunded."))
-        with self.client.run(run_id, queue="agents", payload=7, idle_ms=_IDLE_MS):
-            work()
-        releasing.join()
-        self.settled_step(run_id, "refund", "committed")
-        return seen
-
-    def past_its_limit(self, run_id: str, work: Callable[[], Awaitable[Any]]) -> dict[str, Any]:
-        """What the server has of an async agent whose refund hangs until the run's own limit strikes."""
-        let_go.clear()
-        refunded.clear()
-
-        async def limited() -> None:
-            async with self.client.run(run_id, queue="agents", payload=7, timeout_s=3_600) as run:
-                threading.Thread(target=lambda: until(lambda: refunded, "it hangs") and time_is_up(run), daemon=True).start()
-                await work()
-
-        self.provider.says(call("refund", amount=700), text("It is refunded."))
-        with self.assertRaises(redrive.TimeLimit):
-            asyncio.run(limited())
-        return self.settled(run_id, "dead")
-
-    def is_held(self, seen: dict[str, Any]) -> None:
-        self.assertEqual((seen["reason"], seen["dead_because"], self.statuses(seen)), ("timeout", "unsafe", [("refund", "unknown")]))
-
     def test_an_effect_that_raises_is_unknown_and_the_run_held(self) -> None:
         self.effects = ["breaks"]
         seen = self.record(FIRST, call("breaks", invoice=7), text("I have sent it."))
@@ -425,14 +385,6 @@ class FrameworkCase(LiveCase):
         seen = self.killed("after")
         self.assertEqual((seen["state"], seen["reason"], seen["dead_because"]), ("dead", "silent", "unsafe"))
         self.assertEqual(self.statuses(seen), [("look_up", "committed"), ("refund", "committed")])
-
-
-async def refund_async(amount: int) -> str:
-    """Refunds an amount."""
-    refunded.append(amount)
-    while not let_go.is_set():
-        await asyncio.sleep(0.01)
-    return f"refunded {amount} EUR"
 
 
 class JumpingLoop(asyncio.SelectorEventLoop):

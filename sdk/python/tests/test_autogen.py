@@ -11,7 +11,7 @@ from autogen_agentchat.teams import RoundRobinGroupChat, Swarm
 from autogen_core.models import ModelInfo
 from autogen_core.tools import FunctionTool, StaticWorkbench, TextResultContent, ToolResult
 from autogen_ext.models.openai import OpenAIChatCompletionClient
-from frameworks import FIRST, TOOLS, FrameworkCase, is_killed, look_up, refund_async, run_killed
+from frameworks import FIRST, TOOLS, FrameworkCase, is_killed, look_up, run_killed
 from provider import call, text
 from suite import main
 
@@ -91,22 +91,6 @@ class AutoGen(FrameworkCase):
             asyncio.run(work())
         seen = self.settled("outer", "dead")
         self.assertEqual((seen["reason"], seen["dead_because"], self.statuses(seen)), ("timeout", "unsafe", [("wire", "unknown")]))
-
-    async def refund_async(self) -> None:
-        agent = self.assistant(3)
-        tool = FunctionTool(refund_async, "Refunds an amount.", name="refund")
-        agent._workbench = AssistantAgent("refunder", agent._model_client, tools=[tool])._workbench
-        await watch(agent.run_stream(task="Refund it."), effects=["refund"])
-
-    def test_a_sync_hang_without_limits_is_unknown(self) -> None:
-        self.effects = ["refund"]
-        self.is_held(self.without_limits("no-limit", lambda: self.agent(None)))
-
-    def test_an_async_hang_without_limits_is_unknown(self) -> None:
-        self.is_held(self.without_limits("no-limit-async", lambda: asyncio.run(self.refund_async())))
-
-    def test_an_async_hang_is_ended_by_the_runs_limit(self) -> None:
-        self.is_held(self.past_its_limit("limit-async", self.refund_async))
 
     def test_an_effects_intent_is_on_record_in_a_team_too(self) -> None:
         seen = {}

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import httpx
 import pydantic
-from frameworks import FIRST, TOOLS, FrameworkCase, is_killed, look_up, refund_async, run_killed
+from frameworks import FIRST, TOOLS, FrameworkCase, is_killed, look_up, run_killed
 from langchain.agents import create_agent
 from langchain.agents.middleware import (
     ModelCallLimitMiddleware,
@@ -152,24 +151,6 @@ class LangChain(FrameworkCase):
             asyncio.run(work())
         seen = self.settled("outer", "dead")
         self.assertEqual((seen["reason"], seen["dead_because"], self.statuses(seen)), ("timeout", "unsafe", [("wire", "unknown")]))
-
-    async def refund_async(self) -> None:
-        tool = StructuredTool.from_function(coroutine=refund_async, name="refund")
-        question = {"messages": [{"role": "user", "content": "Refund it."}]}
-        # LangChain keeps one connection pool for all models, and that belongs to the event loop of another test.
-        async with httpx.AsyncClient() as http:
-            model = ChatOpenAI(model="gpt-4o-mini", base_url=self.provider.url, max_retries=0, http_async_client=http)
-            await create_agent(model, [tool]).ainvoke(question, config={"callbacks": [Callback(effects=["refund"])]})
-
-    def test_a_sync_hang_without_limits_is_unknown(self) -> None:
-        self.effects = ["refund"]
-        self.is_held(self.without_limits("no-limit", lambda: self.agent(None)))
-
-    def test_an_async_hang_without_limits_is_unknown(self) -> None:
-        self.is_held(self.without_limits("no-limit-async", lambda: asyncio.run(self.refund_async())))
-
-    def test_an_async_hang_is_ended_by_the_runs_limit(self) -> None:
-        self.is_held(self.past_its_limit("limit-async", self.refund_async))
 
     def test_an_effect_in_doubt_is_not_retried_by_a_middleware(self) -> None:
         self.effects, calls = ["wire"], []

@@ -3,12 +3,10 @@ them with the end, or by themselves. None is dropped."""
 
 from __future__ import annotations
 
-import json
-import subprocess
 import threading
 from typing import Any
 
-from live import PATIENCE_S, LiveCase, binary, step_of, until
+from live import PATIENCE_S, LiveCase, step_of, until
 from suite import main
 
 import redrive
@@ -140,57 +138,6 @@ with redrive.run("late-killed", payload=1, lease_ms=500, resumable=True) as run:
             run.output = "x"
         seen = self.recorded("late-killed", "unknown")
         self.assertEqual((seen["state"], seen["dead_because"]), ("dead", "unsafe"))
-
-    def spooled(self, run_id: str, work: str) -> None:
-        """A program that does an effect with the network cut, and has ended when the server has given its attempt up."""
-        text = f"""
-import redrive, threading
-from redrive.transport import Away
-client = redrive.configure()
-with redrive.run("{run_id}", payload=1, lease_ms=500, resumable=True) as run:
-    def cut(*args):
-        raise Away("the network is cut")
-    client.transport.post = client.transport.post_many = cut
-    run.do("pay", lambda: {work}, key="{run_id}:pay", effect=True)
-    raise TimeoutError("Request timed out")
-"""
-        program = self.program(text)
-        assert program.stdout is not None
-        if "wait" in work:
-            until(lambda: program.stdout.readline() == "paying\n", "the effect has begun")
-            self.settled_by_silence(run_id)
-            program.kill()
-        program.communicate()
-        self.settled_by_silence(run_id)
-
-    def send(self) -> dict[str, int]:
-        command = [binary(), "spool", "send", "--dir", str(self.spool), "--json"]
-        told: dict[str, int] = json.loads(subprocess.check_output(command, env=self.environment()))
-        return told
-
-    def test_the_command_line_brings_effects_with_the_end(self) -> None:
-        self.spooled("late-cli", '"paid"')
-        told = self.send()
-        self.assertEqual((told["files"], told["sent"], told["refused"], told["waiting"]), (2, 2, 0, 0))
-        seen = self.recorded("late-cli", "committed")
-        self.assertEqual((seen["state"], seen["dead_because"]), ("dead", "unsafe"))
-        self.assertEqual((step_of(seen, "pay")["output"], list(self.spool.glob("*"))), ("paid", []))
-
-    def test_the_command_line_reports_effects_without_an_end(self) -> None:
-        self.spooled("late-cli-killed", 'print("paying", flush=True) or threading.Event().wait()')
-        self.assertEqual(self.send()["refused"], 0)
-        seen = self.recorded("late-cli-killed", "unknown")
-        self.assertEqual((seen["state"], seen["dead_because"]), ("dead", "unsafe"))
-        self.assertEqual(list(self.spool.glob("*")), [])
-
-    def test_the_command_line_leaves_effects_of_a_busy_run(self) -> None:
-        self.spooled("late-cli-busy", 'print("paying", flush=True) or threading.Event().wait()')
-        self.assertEqual(self.server.replay("late-cli-busy")[0], 200)
-        second = self.make_client(lease_ms=60_000).run("late-cli-busy", payload=1, resumable=True).__enter__()
-        self.assertEqual((self.send()["waiting"], self.server.run("late-cli-busy")["steps"]), (1, []))
-        self.assertEqual(second.fail("Request timed out", wait_s=PATIENCE_S).state, "scheduled")
-        self.assertEqual(self.send()["waiting"], 0)
-        self.recorded("late-cli-busy", "unknown")
 
     def test_late_effects_wait_for_another_attempt_under_way(self) -> None:
         other = self.make_client(lease_ms=60_000)

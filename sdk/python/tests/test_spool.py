@@ -155,7 +155,7 @@ with redrive.run("{run_id}", queue="mail", payload=1, resumable=True) as run:
         self.server.start()
         command = [binary(), "spool", "send", "--dir", str(self.spool), "--json"]
         told = json.loads(subprocess.check_output(command, env=self.environment()))
-        self.assertEqual(told, {"files": 1, "sent": 4, "refused": 0, "unreadable": 0, "waiting": 0, "in_use": 1, "for_others": 0})
+        self.assertEqual(told, {"files": 1, "sent": 4, "refused": 0, "unreadable": 0, "in_use": 1, "for_others": 0})
         seen = self.server.run("cli-dead")
         self.assertEqual((seen["state"], seen["reason"], seen["attempt"]), ("scheduled", "timeout", 1))
         self.assertEqual(step_of(seen, "pay")["output"], "paid")

@@ -5,7 +5,6 @@ use super::observe::Observed;
 use crate::classify::Facts;
 use crate::policy::Detectors;
 use crate::reason::Reason;
-use crate::redact::mask;
 use crate::words::words;
 
 words! {
@@ -62,9 +61,8 @@ impl Objection {
         self.detector.reason()
     }
 
-    /// The message quotes the output: like every error text, it has no secrets.
     fn new(detector: Detector, message: impl Into<String>) -> Self {
-        Self { detector, message: mask(&message.into()).into_owned(), facts: Facts::default() }
+        Self { detector, message: message.into(), facts: Facts::default() }
     }
 }
 

@@ -268,7 +268,7 @@ pub enum Refused {
     TooManyRevisions(u32),
     #[error("the queue wants an approval first: replay it there instead, which asks for one")]
     ApprovalNeeded,
-    #[error("the payload is not stored as it was sent: nothing can be replayed")]
+    #[error("the payload was too large to send and is not here: nothing can be replayed")]
     NotReplayable,
     #[error("the plan is not the one that was looked at")]
     PlanChanged,

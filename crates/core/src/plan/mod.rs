@@ -262,10 +262,7 @@ fn warnings(situation: &PlanInput<'_>, fixed: &Run, over_effect: bool) -> Vec<Pl
             )
         }),
         (!fixed.replayable && policy.retry_by == RetryBy::Worker).then(|| {
-            (
-                WarningCode::NotReplayable,
-                "The payload is not stored as it was sent: give a new one with the fix.".into(),
-            )
+            (WarningCode::NotReplayable, "The payload was too large to send: give a new one with the fix.".into())
         }),
         (left < FEW_REPLAYS).then(|| (WarningCode::ReplaysLeft, replays_left(left))),
     ];

@@ -3,10 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    BreakerLayer, Budgets, DetectLayer, Limits, PayloadShape, Preflight, RedactLayer, ReplayApproval, RetentionLayer,
-    StrategiesLayer,
-};
+use super::{BreakerLayer, Budgets, DetectLayer, Limits, PayloadShape, Preflight, ReplayApproval, StrategiesLayer};
 use crate::ids::QueueName;
 use crate::reason::REASON_MAX_BYTES;
 use crate::text::LABEL_MAX_BYTES;
@@ -81,15 +78,9 @@ pub struct PolicyLayer {
     /// When failing work is held back: a section of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub breaker: Option<BreakerLayer>,
-    /// What a tenant may use, over all its queues: a section of its own. Ignored on a queue.
+    /// Limits on a tenant's running attempts and leases: a section of its own. Ignored on a queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<Limits>,
-    /// What is masked in payloads, headers and outputs before they are stored: a section of its own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub redact: Option<RedactLayer>,
-    /// How long ended runs and their payloads are kept: a section of its own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retention: Option<RetentionLayer>,
 }
 
 pub const LEASE_MS_MIN: u64 = 500;
@@ -132,8 +123,6 @@ impl PolicyLayer {
         self.payload.as_ref().map_or(Ok(()), PayloadShape::check)?;
         self.breaker.as_ref().map_or(Ok(()), BreakerLayer::check)?;
         self.limits.as_ref().map_or(Ok(()), Limits::check)?;
-        self.redact.as_ref().map_or(Ok(()), RedactLayer::check)?;
-        self.retention.as_ref().map_or(Ok(()), RetentionLayer::check)?;
         within("approval_expires_ms", self.approval_expires_ms, SECOND_MS, bounds::SPAN_MS_MAX)?;
         let Some(schedule) = &self.schedule_ms else { return Ok(()) };
         within("schedule_ms", u64::try_from(schedule.len()).ok(), 1, SCHEDULE_ENTRIES_MAX as u64)?;

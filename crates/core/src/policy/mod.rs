@@ -4,16 +4,14 @@
 mod approval;
 mod detectors;
 mod layer;
-mod redact;
 mod resolved;
 mod sections;
 
 pub use approval::{Approval, NoSuchApproval, ReplayApproval};
 pub use detectors::{DetectLayer, Detectors};
 pub use layer::{BadSetting, LEASE_MS_DEFAULT, LEASE_MS_MAX, LEASE_MS_MIN, PolicyLayer, Preset, RetryBy, Schedule};
-pub use redact::{RedactLayer, RedactMode};
 pub use resolved::{Agents, Policies, Policy, TenantPolicy};
 pub use sections::{
-    BreakerLayer, BreakerSettings, Budgets, Limits, PayloadFormat, PayloadShape, Preflight, Retention, RetentionLayer,
-    StrategiesLayer, StrategyLayer, Towards,
+    BreakerLayer, BreakerSettings, Budgets, Limits, PayloadFormat, PayloadShape, Preflight, StrategiesLayer,
+    StrategyLayer, Towards,
 };

@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use super::{
     Approval, BreakerSettings, Budgets, Detectors, LEASE_MS_DEFAULT, Limits, PayloadShape, PolicyLayer, Preflight,
-    Preset, Retention, RetryBy, Schedule, StrategiesLayer,
+    Preset, RetryBy, Schedule, StrategiesLayer,
 };
 use crate::ids::{QueueName, Tenant};
 use crate::models::Models;
-use crate::redact::Redactor;
 use crate::text::Label;
 use crate::time::{DAY_MS, HOUR_MS};
 
@@ -40,9 +39,6 @@ pub struct Policy {
     pub approval: Approval,
     pub breaker: BreakerSettings,
     pub limits: Limits,
-    /// What is masked before it is stored.
-    pub redact: Redactor,
-    pub retention: Retention,
 }
 
 impl Default for Policy {
@@ -77,8 +73,6 @@ impl Policy {
             approval: Approval::default(),
             breaker: BreakerSettings::default(),
             limits: Limits::default(),
-            redact: Redactor::default(),
-            retention: Retention::default(),
         };
         for layer in layers {
             policy.lay(layer);
@@ -135,12 +129,6 @@ impl Policy {
         if let Some(limits) = &layer.limits {
             self.limits.lay(limits);
         }
-        if let Some(redact) = &layer.redact {
-            redact.lay_over(&mut self.redact);
-        }
-        if let Some(retention) = &layer.retention {
-            self.retention.lay(retention);
-        }
         self.approval.expires_ms = layer.approval_expires_ms.unwrap_or(self.approval.expires_ms);
     }
 }
@@ -160,8 +148,6 @@ pub struct Policies {
     pub tenants: BTreeMap<Tenant, TenantPolicy>,
     pub models: Models,
     pub agents: Agents,
-    /// Dead letters are archived before they are removed. Without an archive they stay.
-    pub has_archive: bool,
 }
 
 impl Policies {
@@ -185,19 +171,6 @@ impl Policies {
             }
         }
         limits
-    }
-
-    /// How long a tenant's ended runs in a queue are kept; without a tenant, what the queue and the defaults say.
-    pub fn retention_of(&self, queue: &PolicyLayer, tenant: Option<&Tenant>) -> Retention {
-        let own = tenant.and_then(|tenant| self.tenants.get(tenant));
-        let tier = own.and_then(|own| own.tier.as_ref()).and_then(|tier| self.tiers.get(tier));
-        let mut retention = Retention::default();
-        for layer in [Some(&self.defaults), tier, Some(queue), own.map(|own| &own.policy)].into_iter().flatten() {
-            if let Some(layer) = &layer.retention {
-                retention.lay(layer);
-            }
-        }
-        retention
     }
 
     /// The settings of breakers that all tenants share.

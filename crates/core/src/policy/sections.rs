@@ -314,7 +314,7 @@ impl BreakerSettings {
     }
 }
 
-/// What one tenant may use, over all its queues; each is off until set.
+/// Caps on what is handed out to workers for one tenant, over all its queues; each is off until set.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
@@ -326,102 +326,26 @@ pub struct Limits {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = RATE_MAX))]
     pub leases_per_s: Option<f64>,
-    /// Requests a second with the tenant's own keys (above 0, up to 1,000,000), without reports of failures and of attempts
-    /// under way; a second's worth may come at once. Over it: 429.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(max = RATE_MAX))]
-    pub requests_per_s: Option<f64>,
-    /// Reported failures a second (above 0, up to 1,000,000), each line of a batch one; a second's worth may come at once. Over
-    /// it: 429.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(max = RATE_MAX))]
-    pub reports_per_s: Option<f64>,
-    /// Unresolved dead letters (1 to 1,000,000,000). A tenant that has as many starts and enqueues no new runs: 429. Failures
-    /// are still recorded.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(max = 1_000_000_000))]
-    pub open_dead: Option<u64>,
 }
 
 impl Limits {
     pub(super) fn check(&self) -> Result<(), BadSetting> {
         within("limits.max_running", self.max_running, 1, 1_000_000)?;
-        within("limits.open_dead", self.open_dead, 1, 1_000_000_000)?;
-        let rates = [
-            ("limits.leases_per_s", self.leases_per_s),
-            ("limits.requests_per_s", self.requests_per_s),
-            ("limits.reports_per_s", self.reports_per_s),
-        ];
-        for (field, rate) in rates {
-            if rate.is_some_and(|rate| !(rate > 0.0 && rate <= 1_000_000.0)) {
-                return Err(BadSetting { field, must_be: "above 0 and at most 1000000".into() });
+        match self.leases_per_s {
+            Some(rate) if !(rate > 0.0 && rate <= 1_000_000.0) => {
+                Err(BadSetting { field: "limits.leases_per_s", must_be: "above 0 and at most 1000000".into() })
             }
+            Some(_) | None => Ok(()),
         }
-        Ok(())
     }
 
     pub(super) fn lay(&mut self, layer: &Self) {
         self.max_running = layer.max_running.or(self.max_running);
         self.leases_per_s = layer.leases_per_s.or(self.leases_per_s);
-        self.requests_per_s = layer.requests_per_s.or(self.requests_per_s);
-        self.reports_per_s = layer.reports_per_s.or(self.reports_per_s);
-        self.open_dead = layer.open_dead.or(self.open_dead);
     }
 
     pub fn is_none(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
-/// The longest time that ended runs can be kept: a hundred years.
-const DAYS_MAX: u32 = 36_500;
-
-/// One layer's retention, in days from the closing or dead-lettering of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RetentionLayer {
-    /// How long closed runs are kept (1 to 36,500); 30 when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(max = DAYS_MAX))]
-    pub closed_days: Option<u32>,
-    /// How long unresolved dead letters are kept (1 to 36,500); 90 when absent. They are archived before they are removed,
-    /// and stay while there is no archive.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(max = DAYS_MAX))]
-    pub dead_days: Option<u32>,
-    /// How long payloads of ended runs are kept (1 to 36,500); 30 when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(max = DAYS_MAX))]
-    pub payload_days: Option<u32>,
-}
-
-impl RetentionLayer {
-    pub(super) fn check(&self) -> Result<(), BadSetting> {
-        within("retention.closed_days", self.closed_days.map(u64::from), 1, DAYS_MAX.into())?;
-        within("retention.dead_days", self.dead_days.map(u64::from), 1, DAYS_MAX.into())?;
-        within("retention.payload_days", self.payload_days.map(u64::from), 1, DAYS_MAX.into())
-    }
-}
-
-/// How long ended runs are kept, all layers resolved, in days.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Retention {
-    pub closed_days: u32,
-    pub dead_days: u32,
-    pub payload_days: u32,
-}
-
-impl Default for Retention {
-    fn default() -> Self {
-        Self { closed_days: 30, dead_days: 90, payload_days: 30 }
-    }
-}
-
-impl Retention {
-    pub(super) fn lay(&mut self, layer: &RetentionLayer) {
-        self.closed_days = layer.closed_days.unwrap_or(self.closed_days);
-        self.dead_days = layer.dead_days.unwrap_or(self.dead_days);
-        self.payload_days = layer.payload_days.unwrap_or(self.payload_days);
+        self.max_running.is_none() && self.leases_per_s.is_none()
     }
 }
 

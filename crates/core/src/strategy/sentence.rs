@@ -99,9 +99,7 @@ pub(super) fn sentence(failure: &Failure, because: &Because) -> String {
         Because::BudgetUsed(1) => format!("{what}, and its one attempt is used."),
         Because::BudgetUsed(n) => format!("{what}, and all {n} attempts are used."),
         Because::NoMoreAttempts(n) => format!("{what}, and a run can have no more than {n} attempts."),
-        Because::NoPayload => {
-            format!("{what}, and its payload is not stored as it was sent: no worker can run it again.")
-        }
+        Because::NoPayload => format!("{what}, and its payload was too large to send: no worker can run it again."),
         Because::NeedsAPerson => {
             format!("{what}: it can succeed once a person has changed something, so it waits for one.")
         }

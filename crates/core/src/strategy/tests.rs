@@ -317,7 +317,7 @@ fn person_required_is_not_permanent() {
 fn workers_cannot_retry_without_the_payload() {
     let without = Run { replayable: false, ..run() };
     let by = |retry_by| judged(&of(Reason::Timeout), &without, &Policy::resolve(retry_by, &[]));
-    assert!(by(RetryBy::Worker).why.contains("its payload is not stored as it was sent"));
+    assert!(by(RetryBy::Worker).why.contains("its payload was too large to send"));
     assert_eq!(by(RetryBy::Caller).action, Action::Retry);
 }
 

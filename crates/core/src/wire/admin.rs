@@ -1,4 +1,4 @@
-//! Administration: queues, breakers, health, statistics, limits, changes.
+//! Administration: queues, keys, breakers, health, statistics, limits, changes.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,12 +6,23 @@ use serde::{Deserialize, Serialize};
 use super::bounds;
 use crate::breaker::BreakerStateName;
 use crate::ids::{QueueName, RunId, Tenant};
-use crate::policy::{PolicyLayer, Retention, RetryBy};
+use crate::policy::{PolicyLayer, RetryBy};
 use crate::reason::Reason;
 use crate::run::StateName;
 use crate::text::{Label, Text};
 use crate::time::Timestamp;
 use crate::words::words;
+
+words! {
+    /// What a key may do. A worker reports and leases, a tenant reads and triages its own; an operator does all of
+    /// that for all tenants, and an admin also makes keys and sets queues.
+    pub enum Role {
+        Worker = "worker",
+        Tenant = "tenant",
+        Operator = "operator",
+        Admin = "admin",
+    }
+}
 
 /// What an admin sets on a queue.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -46,18 +57,50 @@ pub struct QueueView {
     pub dead: u64,
     pub scheduled: u64,
     pub running: u64,
-    /// How long its ended runs are kept, for tenants without settings of their own.
-    #[serde(default)]
-    pub retention: Retention,
-    /// When the next of its ended runs is removed; only for a single queue.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next_removal_at: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct QueuesAnswer {
     pub queues: Vec<QueueView>,
     pub next_cursor: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateKey {
+    pub role: Role,
+    /// A tenant's name, or `*` for all; absent: `default` (operators and admins always span all).
+    #[serde(default)]
+    pub tenant: Option<Label>,
+    #[serde(default)]
+    pub note: Option<Label>,
+    #[serde(default)]
+    pub expires_at: Option<Timestamp>,
+}
+
+/// A new key: the only time its secret is shown.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CreatedKey {
+    pub id: String,
+    pub key: String,
+    pub role: Role,
+    pub tenant: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct KeyView {
+    pub id: String,
+    pub role: Role,
+    pub tenant: String,
+    pub note: Option<Label>,
+    pub created_at: Timestamp,
+    pub expires_at: Option<Timestamp>,
+    pub revoked_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct KeysAnswer {
+    pub keys: Vec<KeyView>,
 }
 
 words! {
@@ -180,22 +223,6 @@ pub struct TenantLimits {
     pub running: u64,
     pub max_running: Option<u64>,
     pub leases_per_s: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub requests_per_s: Option<f64>,
-    /// Of the last second, at the server that answers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub requests_used: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reports_per_s: Option<f64>,
-    /// Of the last second, at the server that answers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reports_used: Option<f64>,
-    /// The most unresolved dead letters; `dead` of the health counts them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub open_dead: Option<u64>,
-    /// Limits that are used up: `max_running`, `open_dead`, …
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub used_up: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -240,52 +267,9 @@ pub struct HealthAnswer {
     /// The server's clock was set, or is behind the times in the store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<ClockJump>,
-    /// The store was restored from a backup and gives out no work until an operator releases it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub frozen: Option<StoreFreeze>,
-    /// Scheduled backups of this server: only for keys that span tenants, and only where they are configured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub backup: Option<BackupHealth>,
-    /// What retention is about to do with dead letters.
-    #[serde(default)]
-    pub retention: RetentionHealth,
-}
-
-/// What retention is about to do with unresolved dead letters. Counted every few minutes, up to 10,000 per queue and tenant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-pub struct RetentionHealth {
-    /// Dead letters are archived and then removed. Without an archive they are never removed.
-    pub archive: bool,
-    /// Dead letters that will be removed within seven days.
-    pub removed_soon: u64,
-    /// When the first of them will be.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub first_removal_at: Option<Timestamp>,
-    /// Dead letters older than `dead_days`, which stay because there is no archive.
-    pub kept_without_archive: u64,
 }
 
 impl HealthAnswer {
-    /// Reports a restored store, which needs a person.
-    #[must_use]
-    pub fn with_freeze(mut self, frozen: Option<StoreFreeze>) -> Self {
-        if frozen.is_some() {
-            "attention".clone_into(&mut self.status);
-        }
-        self.frozen = frozen;
-        self
-    }
-
-    /// Reports scheduled backups; a failed one needs attention.
-    #[must_use]
-    pub fn with_backup(mut self, backup: Option<BackupHealth>) -> Self {
-        if backup.as_ref().is_some_and(|backup| backup.backup_failed) {
-            "attention".clone_into(&mut self.status);
-        }
-        self.backup = backup;
-        self
-    }
-
     /// Reports a jump of the clock, which needs attention.
     #[must_use]
     pub fn with_clock(mut self, jump: Option<ClockJump>) -> Self {
@@ -295,45 +279,6 @@ impl HealthAnswer {
         self.clock = jump;
         self
     }
-}
-
-/// A restored store. What was done after its backup is not in it, so it gives out no lease and retries nothing by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct StoreFreeze {
-    pub restored_at: Timestamp,
-    /// When the backup was made, if that is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub backup_at: Option<Timestamp>,
-}
-
-/// How the scheduled backups of a server are doing.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct BackupHealth {
-    /// The last try failed; it is repeated.
-    pub backup_failed: bool,
-    /// Why it failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
-    /// When the newest complete backup was made.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_at: Option<Timestamp>,
-}
-
-/// `POST /v1/store/release`
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct StoreReleaseRequest {
-    #[schemars(length(max = bounds::NOTE_MAX_BYTES))]
-    pub reason: Text,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct StoreReleaseAnswer {
-    /// False if the store was not frozen.
-    pub released: bool,
-    /// The freeze that ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub frozen: Option<StoreFreeze>,
 }
 
 /// The server's clock was set. Redrive's time continues: a little slower where the clock is behind, until it has

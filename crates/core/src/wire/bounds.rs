@@ -8,7 +8,7 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 
 pub use crate::run::ATTEMPT_MAX;
 use crate::text::LABEL_MAX_BYTES;
-use crate::time::{DAY_MS, MINUTE_MS};
+use crate::time::DAY_MS;
 
 const KIB: usize = 1024;
 
@@ -54,11 +54,6 @@ pub const SEARCH_MAX_BYTES: usize = 200;
 pub const POINTER_MAX_BYTES: usize = 4 * KIB;
 /// A queue's description, runbook and instructions.
 pub const QUEUE_TEXT_MAX_BYTES: usize = 16 * KIB;
-/// How long a rotated key may work beside its successor.
-pub const KEY_OVERLAP_MS_MAX: u64 = 30 * DAY_MS;
-/// The life of a portal link and of its session.
-pub const PORTAL_MS_MIN: u64 = MINUTE_MS;
-pub const PORTAL_MS_MAX: u64 = DAY_MS;
 /// An RFC 3339 time.
 pub const TIME_MAX_BYTES: usize = 64;
 

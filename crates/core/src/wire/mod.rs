@@ -2,10 +2,7 @@
 //! `docs/openapi.json` is generated from these types.
 
 mod admin;
-mod audit;
 pub mod bounds;
-mod hidden;
-mod keys;
 mod operations;
 mod patterns;
 mod report;
@@ -18,15 +15,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub use admin::{
-    BackupHealth, BreakerAction, BreakerEntry, BreakerRequest, BreakerScope, BreakerView, BreakersAnswer, ChangeEntry,
-    ChangesAnswer, ClockJump, HealthAnswer, LimitsAnswer, QueueAlert, QueueSettings, QueueView, QueuesAnswer,
-    RetentionHealth, StatsAnswer, StatsPoint, StoreFreeze, StoreReleaseAnswer, StoreReleaseRequest, TenantBreaker,
-    TenantHealth, TenantLimits, TenantView, TenantsAnswer,
-};
-pub use audit::{AuditAnswer, AuditEntry, AuditHead};
-pub use keys::{
-    CreateKey, CreatePortalLink, CreatedKey, CreatedPortalLink, KeyView, KeysAnswer, PortalLinkView, PortalLinksAnswer,
-    Role, RotateKey, RotatedKey,
+    BreakerAction, BreakerEntry, BreakerRequest, BreakerScope, BreakerView, BreakersAnswer, ChangeEntry, ChangesAnswer,
+    ClockJump, CreateKey, CreatedKey, HealthAnswer, KeyView, KeysAnswer, LimitsAnswer, QueueAlert, QueueSettings,
+    QueueView, QueuesAnswer, Role, StatsAnswer, StatsPoint, TenantBreaker, TenantHealth, TenantLimits, TenantView,
+    TenantsAnswer,
 };
 pub use operations::{
     Canary, CanaryState, CanaryView, ItemOutcome, Joined, NamedRun, OneOrMany, OperationAction, OperationFilter,
@@ -42,9 +34,8 @@ pub use report::{
     Usage, Versions,
 };
 pub use runs::{
-    AttemptView, DlqAnswer, DlqMessage, DlqStatus, EffectOutcome, EffectView, FailureAnswer, HistoryEntry,
-    NotReplayableBecause, PatternRef, ReconcileRequest, RunBody, RunDetail, RunSummary, RunsPage, Sort, StateAnswer,
-    StepView,
+    AttemptView, DlqAnswer, DlqMessage, DlqStatus, EffectOutcome, EffectView, FailureAnswer, HistoryEntry, PatternRef,
+    ReconcileRequest, RunBody, RunDetail, RunSummary, RunsPage, Sort, StateAnswer, StepView,
 };
 pub use triage::{
     ApproveRequest, AssignRequest, DeferRequest, Duplicate, DuplicatesAnswer, Fix, Likeness, MergeRequest, PlanAnswer,

@@ -10,8 +10,6 @@ use super::{RawJson, ReviewView, bounds};
 use crate::ids::{IdempotencyKey, OrderKey, QueueName, RunId, StepKey, Tenant};
 use crate::ledger::VersionChange;
 use crate::reason::{Category, Reason};
-use crate::redact::RedactedPart;
-use crate::retention::RunRetention;
 use crate::run::StateName;
 use crate::text::{Label, Text};
 use crate::time::{ClientTime, Timestamp};
@@ -171,24 +169,9 @@ impl<'de> Deserialize<'de> for RunDetail {
     }
 }
 
-words! {
-    /// Why a run cannot be replayed with the payload that it had.
-    pub enum NotReplayableBecause {
-        /// The payload was too large to send and was never stored.
-        PayloadOmitted = "payload_omitted",
-        /// Values in the payload were masked before it was stored.
-        PayloadMasked = "payload_masked",
-        /// Retention has deleted the payload.
-        PayloadExpired = "payload_expired",
-    }
-}
-
 /// What lists leave out.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct RunBody {
-    /// The key may not read payloads: they are left out here, with headers, outputs, responses and error texts.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub payload_hidden: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<serde_json::Value>")]
     pub payload: Option<RawJson>,
@@ -196,9 +179,6 @@ pub struct RunBody {
     pub payload_base64: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload_omitted: Option<PayloadOmitted>,
-    /// What was masked in the payload and the headers before they were stored; the first 100.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub redacted: Vec<RedactedPart>,
     pub content_type: Option<Label>,
     pub headers: BTreeMap<String, Text>,
     pub order_key: Option<OrderKey>,
@@ -224,12 +204,6 @@ pub struct RunBody {
     pub verdict: Option<Verdict>,
     pub links: Links,
     pub replayable: bool,
-    /// Why it is not replayable.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub not_replayable_because: Option<NotReplayableBecause>,
-    /// Closed or dead: when it and its payload are removed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retention: Option<RunRetention>,
     /// What to know before acting: what the matching rule says, then what the queue says.
     pub instructions: Option<String>,
     /// The runbook: the matching rule's, otherwise the queue's.
@@ -335,9 +309,6 @@ pub struct EffectView {
     pub name: Label,
     pub effect: bool,
     pub status: StepStatus,
-    /// The key may not read payloads: the output is left out.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub payload_hidden: bool,
     /// With `reconciled`: what it was reconciled to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<EffectOutcome>,

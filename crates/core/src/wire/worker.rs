@@ -9,7 +9,7 @@ use super::report::{
     ErrorReport, Links, PayloadOmitted, ResponseReport, RunFields, Severity, StepReport, StepStatus, Usage, Versions,
     report_with_run_fields,
 };
-use super::{RawJson, StepView, StoreFreeze, bounds};
+use super::{RawJson, StepView, bounds};
 use crate::ids::{CallId, IdempotencyKey, OrderKey, QueueName, RunId, StepKey, Tenant, Uuid};
 use crate::json::DiffOperation;
 use crate::ledger::VersionChange;
@@ -275,9 +275,6 @@ pub struct LeaseRequest {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct LeasesAnswer {
     pub leases: Vec<LeasedRun>,
-    /// The store was restored from a backup and gives out no lease until an operator releases it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub frozen: Option<StoreFreeze>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]

@@ -12,7 +12,7 @@ use crate::breakers::gate;
 use crate::breakers::{GateDecision, Probes};
 use crate::error::{Error, Result};
 use crate::ingest::rejected;
-use crate::lease::{contents, limits};
+use crate::lease::contents;
 use crate::model::{Digest, Fit, HourlyKind, LeaseToken, NewRun, PayloadKind, Start, StartHow, Started};
 use crate::names::tenant_names;
 use crate::names::versions;
@@ -57,20 +57,16 @@ impl CommittedStart {
     }
 }
 
-/// Who holds the runs of a restored store.
-const FROZEN: &str = "store_restored";
-
-/// `POST /v1/runs`. `frozen`: the store was restored, so no known run begins again.
-pub fn start(tx: &mut Tx<'_>, start: &Start, frozen: bool) -> Result<CommittedStart> {
+/// `POST /v1/runs`.
+pub fn start(tx: &mut Tx<'_>, start: &Start) -> Result<CommittedStart> {
     let tenant = tx.tenant(&start.run.tenant)?;
     match run_row::find_run_of(tx, tenant, &start.run.run_id)? {
-        Some(row) => start_known(tx, row, start, frozen),
+        Some(row) => start_known(tx, row, start),
         None => start_new(tx, tenant, start),
     }
 }
 
 fn start_new(tx: &mut Tx<'_>, tenant: i64, start: &Start) -> Result<CommittedStart> {
-    limits::admits_new_runs(tx, tenant)?;
     let queue = tenant_names::queue_to_start_in(tx, tenant, &start.run.queue)?;
     let policy = tx.policy(&queue, tenant)?;
     let mut row = run_row::new_run(tx, &start.run, tenant, queue.id)?;
@@ -103,7 +99,7 @@ fn start_new(tx: &mut Tx<'_>, tenant: i64, start: &Start) -> Result<CommittedSta
     answer(tx, &row, true, false)
 }
 
-fn start_known(tx: &mut Tx<'_>, mut row: RunRow, start: &Start, frozen: bool) -> Result<CommittedStart> {
+fn start_known(tx: &mut Tx<'_>, mut row: RunRow, start: &Start) -> Result<CommittedStart> {
     let (_, policy) = run_row::rules_of(tx, &row)?;
     let differs = payload_differs(tx, &row, &start.run)?;
     let StartHow::Start { start_id, lease_ms } = &start.how else {
@@ -111,7 +107,6 @@ fn start_known(tx: &mut Tx<'_>, mut row: RunRow, start: &Start, frozen: bool) ->
         return Ok(answer(tx, &row, false, differs)?.only_state());
     };
     match &row.run.state {
-        State::Scheduled(_) if frozen => Err(Refused::Held(FROZEN.to_owned()).into()),
         State::Scheduled(_) => {
             let before = row.clone();
             row.touch(start.run.by);

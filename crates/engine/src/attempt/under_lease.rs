@@ -60,7 +60,7 @@ fn require_live(tx: &mut Tx<'_>, under: &UnderLease, verb: Verb) -> Result<RunRo
 /// Stores the payload that an attempt is about to get, before it is handed out. Refused once the lease is over.
 pub fn keep_sent(tx: &mut Tx<'_>, under: &UnderLease, sent: &NewSentPayload) -> Result<()> {
     let row = require_live(tx, under, Verb::Heartbeat)?;
-    Ok(tx.rows.put_sent(&row, under.lease.attempt, under.lease.epoch, sent)?)
+    Ok(tx.rows.put_sent(row.id, under.lease.attempt, under.lease.epoch, sent)?)
 }
 
 pub fn heartbeat(tx: &mut Tx<'_>, under: &UnderLease) -> Result<Timestamp> {
@@ -129,7 +129,7 @@ fn same_end(stored: &StoredAttempt, digest: Option<&Digest>) -> Result<()> {
 }
 
 fn keep_late_failure(tx: &mut Tx<'_>, row: &RunRow, attempt: u32, epoch: u64, body: &[u8]) -> Result<()> {
-    Ok(tx.rows.insert_late_failure(row, attempt, epoch, body)?)
+    Ok(tx.rows.insert_late_failure(row.id, attempt, epoch, body)?)
 }
 
 pub fn release(tx: &mut Tx<'_>, under: &UnderLease) -> Result<StateAnswer> {

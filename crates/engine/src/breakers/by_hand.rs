@@ -5,9 +5,7 @@ use redrive_core::ids::Tenant;
 use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{BreakerAction, BreakerView};
-use serde_json::Value;
 
-use crate::audit::{self, Actor, AuditedAct, fields};
 use crate::breakers::cache;
 use crate::breakers::{stored, views};
 use crate::error::{Error, Result};
@@ -23,7 +21,7 @@ pub struct BreakerAct {
     pub model: Option<Label>,
     pub action: BreakerAction,
     pub until: Option<Timestamp>,
-    pub actor: Actor,
+    pub actor: String,
     pub reason: Option<Text>,
 }
 
@@ -36,10 +34,9 @@ pub fn operate(tx: &mut Tx<'_>, act: &BreakerAct) -> Result<BreakerView> {
     cache::lock_breakers(tx)?;
     let key = Key { environment: act.environment.clone(), scope: scope(act) };
     let settings = cache::settings_of(tx, &key);
-    let before = views::view(tx, &key)?.state;
     let event = match act.action {
         BreakerAction::Open => {
-            let by = ByHand { actor: act.actor.name.clone(), reason: act.reason.clone() };
+            let by = ByHand { actor: act.actor.clone(), reason: act.reason.clone() };
             BreakerEvent::OpenedByHand { by, until: act.until }
         }
         BreakerAction::Close | BreakerAction::Reset => BreakerEvent::Reset,
@@ -48,21 +45,10 @@ pub fn operate(tx: &mut Tx<'_>, act: &BreakerAct) -> Result<BreakerView> {
     match act.action {
         // `move_breaker` records an opening.
         BreakerAction::Open => {}
-        BreakerAction::Close => stored::note(tx, &key.name(), &act.actor.name, "closed", act.reason.as_ref())?,
-        BreakerAction::Reset => stored::note(tx, &key.name(), &act.actor.name, "reset", act.reason.as_ref())?,
+        BreakerAction::Close => stored::note(tx, &key.name(), &act.actor, "closed", act.reason.as_ref())?,
+        BreakerAction::Reset => stored::note(tx, &key.name(), &act.actor, "reset", act.reason.as_ref())?,
     }
-    let view = views::view(tx, &key)?;
-    let until = act.until.map_or(Value::Null, |until| until.to_string().into());
-    let audited = AuditedAct {
-        action: format!("breaker.{}", act.action),
-        tenant: act.tenant.as_ref(),
-        subject: key.name().as_str().to_owned(),
-        before: fields([("state", before.as_str().into())]),
-        after: fields([("state", view.state.as_str().into()), ("until", until)]),
-        reason: act.reason.as_ref(),
-    };
-    audit::record(tx, &act.actor, audited);
-    Ok(view)
+    views::view(tx, &key)
 }
 
 fn scope(act: &BreakerAct) -> Scope {

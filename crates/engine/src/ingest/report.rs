@@ -37,7 +37,7 @@ pub fn report(tx: &mut Tx<'_>, report: &NewFailure) -> Result<Reported> {
         let ended = AttemptEnd::unleased(attempt);
         let answer = record(tx, &row.clone(), row, &report.failed, ended, Some(&report.run))?;
         if is_other {
-            tenant_names::note_other_queue(tx, tenant, id, answer.state, &report.run.queue)?;
+            tenant_names::note_other_queue(tx, id, answer.state, &report.run.queue)?;
         }
         return Ok(Reported { answer, fresh: true });
     };

@@ -3,7 +3,7 @@
 //! call continues in later commands until it is complete.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet, VecDeque};
 
 use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
@@ -13,9 +13,7 @@ use crate::error::Result;
 use crate::lease::grant::{GrantedLease, grant, leases_of_request};
 use crate::lease::limits;
 use crate::lease::scan::{AgentFilter, DuePosition, DueQuery, DueRun, DueScan, ScanCursor, ScanRound};
-use crate::lease::sources::{
-    DuePlace, DuePlaces, DueSources, QUEUES_ASKED_MAX, QueueTenant, note_lease_calls, scope_of,
-};
+use crate::lease::sources::{DueSources, scope_of};
 use crate::model::{LeaseCall, TenantScope};
 use crate::runs::run_row::RunRow;
 use crate::runs::set_aside;
@@ -31,13 +29,14 @@ const EMPTY_TENANTS_MAX: usize = 256;
 const SKIPPED_MAX: usize = 512;
 /// In each queue, however many there are.
 const SKIPPED_MIN: usize = 4;
-/// The first pages of a tenant's queues together hold so many times the runs that it gets; a queue whose page is used up is
-/// read on.
-const FIRST_PAGES_FACTOR: usize = 4;
-/// Runs that a command leases before it gives way to others that wait.
-const LEASED_MIN: usize = 16;
-/// Commands of one call that may end with fewer runs than they were to lease.
+/// Runs that the first pages of a tenant's queues hold together. A call that names a thousand queues reads one run of each
+/// instead of a thousand; a queue whose page is used up is read on.
+const FIRST_PAGES_RUNS: usize = 1_024;
+/// Commands of one call that may end at the limit on skipped rows.
 const INTERRUPTIONS_MAX: usize = 512;
+
+/// A queue and a tenant.
+type QueueTenant = (i64, i64);
 
 /// What one command of a call granted.
 #[derive(Debug)]
@@ -53,66 +52,13 @@ pub struct ClaimProgress {
     granted: usize,
     bytes_left: usize,
     interruptions: usize,
-    sources: ClaimSources,
-}
-
-/// What the next command examines.
-#[derive(Debug, Clone)]
-enum ClaimSources {
-    /// All queues of the call.
-    OfCall,
-    /// They are too many for one command: a read beside the writer has to find those with due runs. The tenant served last is
-    /// where the turns begin.
-    TooMany { last_served: i64 },
-    /// These, and the queues that the call names, to note it for each of them.
-    Places { places: Vec<DuePlace>, named: Vec<i64> },
+    /// The scans left, each with the round that it has to finish. Empty: the call examines all of its sources.
+    unfinished: BTreeMap<QueueTenant, ScanRound>,
 }
 
 impl ClaimProgress {
     pub fn new(call: &LeaseCall) -> Self {
-        Self { granted: 0, bytes_left: call.payload_max_bytes, interruptions: 0, sources: ClaimSources::OfCall }
-    }
-
-    /// The tenant after which [`DuePlaces::find`] begins, if the call needs it before its next command.
-    pub fn search_after(&self) -> Option<i64> {
-        match self.sources {
-            ClaimSources::TooMany { last_served } => Some(last_served),
-            ClaimSources::OfCall | ClaimSources::Places { .. } => None,
-        }
-    }
-
-    /// Exchanges the places that a command has not finished for those of the next one. None if nothing is left.
-    pub fn with_next_places(self, left: &mut DuePlaces) -> Option<Self> {
-        if matches!(self.sources, ClaimSources::OfCall) {
-            return Some(self);
-        }
-        self.places().iter().for_each(|place| left.put_back(*place));
-        let (places, named) = (left.take(), left.take_named());
-        let is_any = !places.is_empty() || !named.is_empty();
-        is_any.then_some(Self { sources: ClaimSources::Places { places, named }, ..self })
-    }
-
-    fn places(&self) -> &[DuePlace] {
-        match &self.sources {
-            ClaimSources::OfCall | ClaimSources::TooMany { .. } => &[],
-            ClaimSources::Places { places, .. } => places,
-        }
-    }
-
-    /// The sources of a command; none if they are too many for one.
-    fn sources(&self, tx: &mut Tx<'_>, call: &LeaseCall) -> Result<Option<DueSources>> {
-        let ClaimSources::Places { places, named } = &self.sources else { return DueSources::of(tx, call) };
-        note_lease_calls(tx, call, named)?;
-        DueSources::only(tx, places).map(Some)
-    }
-
-    /// How many of `most` runs a command leases. The oldest runs of all places lie in as many places with the oldest first
-    /// run, so that leases keep due order over the commands of a call.
-    fn runs_max(&self, most: usize) -> usize {
-        match self.sources {
-            ClaimSources::OfCall | ClaimSources::TooMany { .. } => most,
-            ClaimSources::Places { .. } => most.min(QUEUES_ASKED_MAX),
-        }
+        Self { granted: 0, bytes_left: call.payload_max_bytes, interruptions: 0, unfinished: BTreeMap::new() }
     }
 }
 
@@ -125,28 +71,23 @@ pub fn claim_runs(tx: &mut Tx<'_>, call: &LeaseCall, before: &ClaimProgress) -> 
             return Ok(ClaimResult { granted, next: None });
         }
     }
-    let Some(sources) = before.sources(tx, call)? else {
-        let sources = ClaimSources::TooMany { last_served: tx.known.last_served };
-        return Ok(ClaimResult { granted: Vec::new(), next: Some(ClaimProgress { sources, ..before.clone() }) });
-    };
     let wanted = (call.max as usize).saturating_sub(before.granted);
-    let piece = before.runs_max(tx.pace.runs_max(wanted));
-    let mut claim = ClaimCommand::new(call, request, before, sources, piece);
+    let piece = tx.pace.runs_max(wanted);
+    let mut claim = ClaimCommand::new(tx, call, request, before, piece)?;
     let granted = claim.serve_tenants(tx)?;
-    claim.save_cursors(tx);
-    let is_full = granted.len() == piece || claim.gave_way;
-    let is_answer_full = !is_full && claim.runs_left == 0;
-    let interruptions = before.interruptions + usize::from(!is_full);
-    let next = if granted.len() == wanted || is_answer_full || claim.is_at_limit() || interruptions > INTERRUPTIONS_MAX
-    {
-        None
+    let unfinished = claim.save_cursors(tx);
+    let progress = ClaimProgress {
+        granted: before.granted + granted.len(),
+        bytes_left: claim.bytes_left,
+        interruptions: before.interruptions,
+        unfinished: before.unfinished.clone(),
+    };
+    let next = if piece < wanted && granted.len() == piece {
+        Some(progress)
+    } else if claim.runs_left > 0 && !unfinished.is_empty() && before.interruptions < INTERRUPTIONS_MAX {
+        Some(ClaimProgress { interruptions: before.interruptions + 1, unfinished, ..progress })
     } else {
-        claim.sources_left(before, is_full).map(|sources| ClaimProgress {
-            granted: before.granted + granted.len(),
-            bytes_left: claim.bytes_left,
-            interruptions,
-            sources,
-        })
+        None
     };
     Ok(ClaimResult { granted, next })
 }
@@ -163,8 +104,7 @@ struct ClaimCommand<'a> {
     request: Option<Label>,
     sources: DueSources,
     filter: AgentFilter,
-    /// Those that earlier commands or a search have found; none if the command examines all queues of the call.
-    places: HashMap<QueueTenant, DuePlace>,
+    unfinished: &'a BTreeMap<QueueTenant, ScanRound>,
     scans: HashMap<QueueTenant, PlaceScan>,
     /// Runs that were read and not processed.
     pages: HashMap<QueueTenant, VecDeque<DueRun>>,
@@ -174,8 +114,6 @@ struct ClaimCommand<'a> {
     bytes_left: usize,
     /// By this command or an earlier one of the call.
     granted_any: bool,
-    /// Others wait for the writer, and this command has leased some runs.
-    gave_way: bool,
     /// Runs leased by this command: a run that a scan finds twice is leased once.
     leased: HashSet<i64>,
     /// Tenant and order key of leased runs: one run each.
@@ -196,34 +134,35 @@ struct TenantTurn {
 
 impl<'a> ClaimCommand<'a> {
     fn new(
+        tx: &mut Tx<'_>,
         call: &'a LeaseCall,
         request: Option<Label>,
-        before: &ClaimProgress,
-        sources: DueSources,
+        before: &'a ClaimProgress,
         runs_left: usize,
-    ) -> Self {
-        let is_source = |place: &&DuePlace| sources.queues_of(place.at.1).contains(&place.at.0);
-        let places = before.places().iter().filter(is_source).map(|place| (place.at, *place)).collect();
-        Self {
+    ) -> Result<Self> {
+        let sources = match before.unfinished.is_empty() {
+            true => DueSources::of(tx, call)?,
+            false => DueSources::only(before.unfinished.keys()),
+        };
+        Ok(Self {
             call,
             request,
             sources,
             filter: AgentFilter::of(call.agents.as_deref()),
-            places,
+            unfinished: &before.unfinished,
             scans: HashMap::new(),
             pages: HashMap::new(),
             skippable: SKIPPED_MAX,
             runs_left,
             bytes_left: before.bytes_left,
             granted_any: before.granted > 0,
-            gave_way: false,
             leased: HashSet::new(),
             order_keys: HashSet::new(),
             held: 0,
             held_by_tenant: HashMap::new(),
             exhausted: HashSet::new(),
             allowances: HashMap::new(),
-        }
+        })
     }
 
     /// Serves tenants in turn until the command is full or no tenant has runs left for it.
@@ -292,7 +231,7 @@ impl<'a> ClaimCommand<'a> {
                     continue;
                 }
                 let granted = self.grant_share(tx, turn.tenant, share.min(self.runs_left))?;
-                let got_all = granted.len() == share || self.gave_way;
+                let got_all = granted.len() == share;
                 turn.granted.extend(granted);
                 if got_all {
                     still_active.push(turn);
@@ -310,7 +249,7 @@ impl<'a> ClaimCommand<'a> {
         let (mut places, mut most) = (Vec::new(), share);
         for tenant in tenants {
             let queues = self.sources.queues_of(tenant);
-            most = most.min((FIRST_PAGES_FACTOR * share).div_ceil(queues.len().max(1)));
+            most = most.min((FIRST_PAGES_RUNS / queues.len().max(1)).max(1));
             places.extend(queues.iter().map(|queue| (*queue, tenant)));
         }
         self.pages.clear();
@@ -378,15 +317,12 @@ impl<'a> ClaimCommand<'a> {
         self.granted_any = true;
         self.runs_left -= 1;
         self.leased.insert(due.row.id);
-        if self.leased.len() >= LEASED_MIN && tx.pace.is_share_used() {
-            (self.gave_way, self.runs_left) = (true, 0);
-        }
         grant(tx, self.call, self.request.as_ref(), due, probes).map(Some)
     }
 
     fn scan(&mut self, tx: &mut Tx<'_>, place: QueueTenant) -> &mut PlaceScan {
-        let (filter, round) = (self.filter, self.places.get(&place).and_then(|place| place.round));
-        self.scans.entry(place).or_insert_with(|| PlaceScan::begin(tx, filter, place, round))
+        let (filter, unfinished) = (self.filter, self.unfinished);
+        self.scans.entry(place).or_insert_with(|| PlaceScan::begin(tx, filter, place, unfinished.get(&place)))
     }
 
     /// Reads up to `most` due runs of each place whose scan is not over.
@@ -455,44 +391,19 @@ impl<'a> ClaimCommand<'a> {
         gate::hold(tx, row, by)
     }
 
-    /// Saves the cursors for later commands.
-    fn save_cursors(&self, tx: &mut Tx<'_>) {
-        for (place, scan) in self.scans.iter().filter(|(_, scan)| scan.is_moved) {
-            tx.known.scan_cursors.save(*place, self.filter, scan.cursor);
-        }
-    }
-
-    /// Whether the limits of the call's only tenant allow nothing more.
-    fn is_at_limit(&self) -> bool {
-        self.call.scope != TenantScope::All && self.allowances.values().any(|left| *left == 0)
-    }
-
-    /// What the next command of the call examines.
-    fn sources_left(&self, before: &ClaimProgress, is_full: bool) -> Option<ClaimSources> {
-        match before.sources {
-            // Tenants whose turn has not come are not among the scans.
-            ClaimSources::OfCall if is_full => Some(ClaimSources::OfCall),
-            ClaimSources::OfCall | ClaimSources::TooMany { .. } => {
-                let places = self.unfinished();
-                (!places.is_empty()).then_some(ClaimSources::Places { places, named: Vec::new() })
+    /// Saves the cursors for later commands, and returns the scans that the call has not finished.
+    fn save_cursors(&self, tx: &mut Tx<'_>) -> BTreeMap<QueueTenant, ScanRound> {
+        let mut unfinished = BTreeMap::new();
+        for (place, scan) in &self.scans {
+            if scan.is_moved {
+                tx.known.scan_cursors.save(*place, self.filter, scan.cursor);
             }
-            ClaimSources::Places { .. } => Some(ClaimSources::Places { places: self.unfinished(), named: Vec::new() }),
+            let (_, tenant) = place;
+            if scan.is_interrupted() && self.allowances.get(tenant).is_none_or(|left| *left > 0) {
+                unfinished.insert(*place, scan.round);
+            }
         }
-    }
-
-    /// The places where the call has more to examine.
-    fn unfinished(&self) -> Vec<DuePlace> {
-        let untouched = self.places.values().filter(|place| !self.scans.contains_key(&place.at)).copied();
-        let begun = self
-            .scans
-            .iter()
-            .filter(|((_, tenant), scan)| scan.is_interrupted() || !scan.is_over && !self.exhausted.contains(tenant));
-        let begun = begun.map(|(at, scan)| {
-            let first = self.head(*at).map_or(scan.cursor.position, |Reverse((first, _))| first);
-            DuePlace { at: *at, due: first.due, round: Some(scan.round) }
-        });
-        let is_allowed = |place: &DuePlace| self.allowances.get(&place.at.1).is_none_or(|left| *left > 0);
-        begun.chain(untouched).filter(is_allowed).collect()
+        unfinished
     }
 }
 
@@ -525,9 +436,9 @@ enum AfterPage {
 }
 
 impl PlaceScan {
-    fn begin(tx: &mut Tx<'_>, filter: AgentFilter, place: QueueTenant, unfinished: Option<ScanRound>) -> Self {
+    fn begin(tx: &mut Tx<'_>, filter: AgentFilter, place: QueueTenant, unfinished: Option<&ScanRound>) -> Self {
         let (cursor, is_new) = tx.known.scan_cursors.resume(place, filter, tx.now);
-        let round = unfinished.filter(|round| round.is_of(&cursor)).unwrap_or_else(|| cursor.full_round());
+        let round = unfinished.copied().filter(|round| round.is_of(&cursor)).unwrap_or_else(|| cursor.full_round());
         let is_moved = cursor.position != DuePosition::FRONT;
         Self {
             cursor,

@@ -3,10 +3,9 @@
 use std::collections::HashMap;
 
 use redrive_core::policy::Limits;
-use redrive_core::run::StateName;
 use redrive_core::time::{SECOND_MS, Timestamp};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::tx::Tx;
 
 /// A token bucket: leases that a tenant may still get.
@@ -31,7 +30,7 @@ impl TokenBuckets {
     }
 }
 
-pub fn limits(tx: &mut Tx<'_>, tenant: i64) -> Result<Limits> {
+fn limits(tx: &mut Tx<'_>, tenant: i64) -> Result<Limits> {
     if let Some(limits) = tx.known.limits.get(&tenant) {
         return Ok(*limits);
     }
@@ -43,7 +42,7 @@ pub fn limits(tx: &mut Tx<'_>, tenant: i64) -> Result<Limits> {
 
 /// How many runs the tenant may get now; unbounded without a limit.
 pub fn allowance(tx: &mut Tx<'_>, tenant: i64) -> Result<usize> {
-    let Limits { max_running, leases_per_s, .. } = limits(tx, tenant)?;
+    let Limits { max_running, leases_per_s } = limits(tx, tenant)?;
     let slots = match max_running {
         Some(most) => running(tx, tenant)?.map_or(0, |running| most.saturating_sub(running)),
         None => u64::MAX,
@@ -63,20 +62,10 @@ pub fn count_lease(tx: &mut Tx<'_>, tenant: i64) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a new run of a tenant that has too many unresolved dead letters. Several replicas may each admit a few more.
-pub fn admits_new_runs(tx: &mut Tx<'_>, tenant: i64) -> Result<()> {
-    let Some(limit) = limits(tx, tenant)?.open_dead else { return Ok(()) };
-    let dead = tx.rows.dead(tenant)? + tx.counters.in_state(tenant, StateName::Dead);
-    match dead.max(0).cast_unsigned() >= limit {
-        true => Err(Error::QuotaExceeded { quota: "open_dead", limit }),
-        false => Ok(()),
-    }
-}
-
 /// Attempts under way: the stored counter and this batch's change. None while another replica claims for the tenant.
 fn running(tx: &mut Tx<'_>, tenant: i64) -> Result<Option<u64>> {
     let Some(stored) = tx.rows.running(tenant)? else { return Ok(None) };
-    let running = stored + tx.counters.in_state(tenant, StateName::Running);
+    let running = stored + tx.counters.running(tenant);
     // Counters that need a recount may be negative.
     Ok(Some(running.max(0).cast_unsigned()))
 }

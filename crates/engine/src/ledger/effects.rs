@@ -5,7 +5,6 @@ use redrive_core::text::Text;
 use redrive_core::time::DAY_MS;
 use redrive_core::wire::EffectView;
 
-use crate::audit::acts;
 use crate::error::{Error, Result};
 use crate::ledger::output_budget;
 use crate::ledger::record;
@@ -57,16 +56,14 @@ pub fn reconcile(tx: &mut Tx<'_>, act: &Reconcile) -> Result<EffectView> {
         };
         let output = act.output.as_deref().filter(|_| too_much.is_none());
         let omitted = too_much.as_ref().or(act.output_omitted.as_ref());
-        let settled = SettledEntry { found: &found, state, output, omitted, actor: &act.actor.name };
+        let settled = SettledEntry { found: &found, state, output, omitted, actor: &act.actor };
         tx.rows.settle_step(&settled, tx.now)?;
         if let (Some(before), Some(mut row)) = (before, run) {
             let (old, new) = ((found.effect, found.state), (found.effect, state));
             redrive_core::ledger::recount(&mut row.run.effects, Some(old), new);
             run_row::save(tx, &before, &row)?;
-            verbs::note_move(tx, &before, &row, &act.actor.name, "reconcile", Some(&note(&found, act)))?;
+            verbs::note_move(tx, &before, &row, &act.actor, "reconcile", Some(&note(&found, act)))?;
         }
-        let at = (&act.at.tenant, found.run_id.as_str(), found.key.as_str());
-        acts::reconciled(tx, &act.actor, at, (found.state, act.outcome), act.reason.as_ref());
     }
     effect(tx.rows, &act.at)
 }

@@ -19,7 +19,6 @@ use crate::tx::Tx;
 #[derive(Debug, Clone)]
 pub struct StepRow {
     pub id: i64,
-    pub tenant: i64,
     /// None when the run is gone.
     pub run: Option<i64>,
     pub run_id: String,
@@ -118,7 +117,6 @@ impl StepRow {
             name: step.name,
             effect: step.effect,
             status: step.status,
-            payload_hidden: false,
             outcome: step.outcome,
             output: step.output,
             output_omitted: step.output_omitted,

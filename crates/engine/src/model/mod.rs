@@ -8,20 +8,18 @@ use redrive_core::ids::{CallId, IdempotencyKey, OrderKey, QueueName, RunId, Step
 use redrive_core::ledger::is_of_name;
 use redrive_core::pattern::Fingerprint;
 use redrive_core::reason::{Category, Reason};
-use redrive_core::redact::RedactedPart;
 use redrive_core::run::StateName;
 use redrive_core::strategy::Failure;
 use redrive_core::text::{Label, Text};
 use redrive_core::time::{ClientTime, Timestamp};
 use redrive_core::verdict::{Change, DeadBecause};
 use redrive_core::wire::{
-    EffectOutcome, ErrorReport, HandedChange, Links, PayloadOmitted, RawJson, ResponseReport, Severity, Sort,
+    EffectOutcome, ErrorReport, HandedChange, Links, PayloadOmitted, RawJson, ResponseReport, Role, Severity, Sort,
     StartAnswer, StepStatus, Usage, Versions,
 };
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-pub mod access;
 pub mod lease;
 pub mod operations;
 pub mod patterns;
@@ -29,9 +27,6 @@ pub mod triage;
 
 use crate::codec::{HEAD_BYTES, decoded_len};
 pub use crate::error::Reported;
-pub use crate::model::access::{
-    KeyRecord, KeyRotation, KeyUse, PORTAL_LINKS_PER_TENANT_MAX, PortalLinkRecord, RotatedRecord,
-};
 pub use crate::model::lease::{LeaseCall, LeaseToken, NotALease, Success, UnderLease};
 
 /// The first half of a SHA-256, to recognise equal content.
@@ -95,9 +90,6 @@ pub struct About {
     pub destination: Option<Label>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload_omitted: Option<PayloadOmitted>,
-    /// What was masked in the payload and the headers before they were stored.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub redacted: Vec<RedactedPart>,
 }
 
 /// A worker's key in a run's row: which keys began or reported the run.
@@ -133,8 +125,6 @@ pub struct NewRun {
     pub payload: Payload,
     /// [`About`] as JSON, encoded.
     pub about: Vec<u8>,
-    /// The payload or a header was masked: what is stored is not what was sent.
-    pub masked: bool,
     /// The worker's key; none for other roles, which may read every run of their tenant.
     pub by: Option<KeyMark>,
 }
@@ -288,7 +278,7 @@ pub struct Reconcile {
     /// The JSON token, encoded; none above the size limit.
     pub output: Option<Vec<u8>>,
     pub output_omitted: Option<PayloadOmitted>,
-    pub actor: crate::audit::Actor,
+    pub actor: String,
     pub reason: Option<Text>,
 }
 
@@ -457,4 +447,20 @@ impl StateCounts {
     pub fn because(&self, because: DeadBecause) -> u64 {
         self.dead.iter().find(|(at, _)| *at == because).map_or(0, |(_, n)| *n)
     }
+}
+
+/// An API key as it is stored: without the secret.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KeyRecord {
+    pub id: String,
+    /// The id of the first key in its line: rotation changes the id and keeps the lineage.
+    pub lineage: String,
+    pub hash: [u8; 32],
+    pub role: Role,
+    /// None: all tenants.
+    pub tenant: Option<Tenant>,
+    pub note: Option<Label>,
+    pub created_at: Timestamp,
+    pub expires_at: Option<Timestamp>,
+    pub revoked_at: Option<Timestamp>,
 }

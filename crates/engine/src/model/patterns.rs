@@ -5,7 +5,6 @@ use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{PatternEvent, PatternSort, PatternState, Versions};
 
-use crate::audit::Actor;
 use crate::model::TenantScope;
 
 /// `GET /v1/patterns`: every field narrows.
@@ -80,6 +79,6 @@ pub struct PatternAct {
     /// A pattern's id, or a fingerprint.
     pub id: String,
     pub verb: PatternVerb,
-    pub actor: Actor,
+    pub actor: String,
     pub reason: Option<Text>,
 }

@@ -7,7 +7,6 @@ use redrive_core::time::Timestamp;
 use redrive_core::verdict::Target;
 use redrive_core::wire::StateAnswer;
 
-use crate::audit::Actor;
 use crate::model::{Payload, RunRef};
 
 /// A person's action on a run.
@@ -98,7 +97,7 @@ pub struct FixedPayload {
 pub struct TriageAct {
     pub at: RunRef,
     pub triage: Triage,
-    pub actor: Actor,
+    pub actor: String,
     pub reason: Option<Text>,
 }
 

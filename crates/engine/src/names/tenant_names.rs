@@ -67,14 +67,13 @@ pub fn queue_to_fail_in(tx: &mut Tx<'_>, tenant: i64, name: &QueueName) -> Resul
 }
 
 /// Records that the run is not in the queue that its report named.
-pub fn note_other_queue(tx: &mut Tx<'_>, tenant: i64, run: i64, state: StateName, named: &QueueName) -> Result<()> {
+pub fn note_other_queue(tx: &mut Tx<'_>, run: i64, state: StateName, named: &QueueName) -> Result<()> {
     let note = format!(
         "It named queue {named}, and the tenant has {TENANT_QUEUES_MAX} queues of its own already: it is in default."
     );
     let note = Text::from(note.as_str());
     let (actor, event) = ("engine", "queue_limit");
-    let moved = NewMove { tenant, run, actor, event, from: state, to: state, note: Some(&note) };
-    Ok(tx.rows.insert_move(&moved, tx.now)?)
+    Ok(tx.rows.insert_move(&NewMove { run, actor, event, from: state, to: state, note: Some(&note) }, tx.now)?)
 }
 
 /// A queue that the tenant may see: `default`, a declared one, or one that its runs have used.

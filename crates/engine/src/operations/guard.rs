@@ -74,11 +74,8 @@ pub fn refusal(error: Error) -> Result<&'static str> {
         | Error::LeaseNeeded
         | Error::BadCursor
         | Error::TooManyQueues { .. }
-        | Error::QuotaExceeded { .. }
         | Error::TooManySteps { .. }
         | Error::ManagedByConfig
-        | Error::KeyEnded
-        | Error::TooManyPortalLinks { .. }
         | Error::Busy
         | Error::Unavailable(_)
         | Error::Closing

@@ -4,7 +4,6 @@ use redrive_core::operation::Pace;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{CanaryState, OperationState};
 
-use crate::audit::{Actor, acts};
 use crate::codec::encode;
 use crate::error::{Error, Result};
 use crate::model::operations::{Bulk, NewOperation};
@@ -13,7 +12,7 @@ use crate::ports::rows::NewOperationRow;
 use crate::runs::attempts::json;
 use crate::tx::Tx;
 
-pub fn make(tx: &mut Tx<'_>, new: &NewOperation, actor: &Actor) -> Result<i64> {
+pub fn make(tx: &mut Tx<'_>, new: &NewOperation, actor: &str) -> Result<i64> {
     target_queue_exists(tx, &new.bulk)?;
     let state = if new.dry_run { OperationState::Preview } else { OperationState::Running };
     let row = OperationRow {
@@ -23,7 +22,7 @@ pub fn make(tx: &mut Tx<'_>, new: &NewOperation, actor: &Actor) -> Result<i64> {
         preparing: true,
         all_moved: false,
         open: true,
-        actor: actor.name.clone(),
+        actor: actor.to_owned(),
         created_at: tx.now,
         started_at: (!new.dry_run).then_some(tx.now),
         ended_at: None,
@@ -48,10 +47,7 @@ pub fn make(tx: &mut Tx<'_>, new: &NewOperation, actor: &Actor) -> Result<i64> {
         holder: None,
         held_until: Timestamp::default(),
     };
-    let id = tx.rows.insert_operation(&NewOperationRow { row: &row, spec: encode(json(new)?.as_bytes()) })?;
-    let made = (serde_json::Map::new(), acts::operation_fields(new));
-    acts::on_operation(tx, actor, id, "create", made, new.reason.as_ref());
-    Ok(id)
+    Ok(tx.rows.insert_operation(&NewOperationRow { row: &row, spec: encode(json(new)?.as_bytes()) })?)
 }
 
 /// Refuses an unknown target queue: a typo must not send thousands of runs to a queue without workers.

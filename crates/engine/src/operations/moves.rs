@@ -6,7 +6,6 @@ use redrive_core::text::Text;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{CanaryState, ItemOutcome, OperationState};
 
-use crate::audit::Actor;
 use crate::error::Result;
 use crate::failpoint;
 use crate::model::RunRef;
@@ -127,9 +126,8 @@ fn act_of(row: &OperationRow, spec: &NewOperation) -> Result<TriageAct> {
         }
         None => Some(Text::from(named.as_str())),
     };
-    let actor = Actor { operation: Some(public_id(row.id)), ..Actor::from(row.actor.as_str()) };
     let nobody = RunRef { tenant: "default".parse().map_err(unnamed)?, run_id: "-".parse().map_err(unnamed)? };
-    Ok(TriageAct { at: nobody, triage: verb(&spec.bulk)?, actor, reason })
+    Ok(TriageAct { at: nobody, triage: verb(&spec.bulk)?, actor: row.actor.clone(), reason })
 }
 
 fn unnamed(e: impl std::fmt::Display) -> crate::error::Error {

@@ -3,19 +3,17 @@
 use redrive_core::operation::{Pace, Steer, steer as decide};
 use redrive_core::wire::OperationState;
 
-use crate::audit::{Actor, acts, fields};
 use crate::error::{Error, Result};
 use crate::operations::row;
 use crate::operations::settle::conclude;
 use crate::tx::Tx;
 
-pub fn steer(tx: &mut Tx<'_>, id: i64, by: Steer, actor: &Actor) -> Result<()> {
+pub fn steer(tx: &mut Tx<'_>, id: i64, by: Steer) -> Result<()> {
     let mut row = row::operation(tx, id)?;
     let to = decide(row.state, by).ok_or(Error::OperationIs(row.state))?;
     if to == row.state {
         return Ok(());
     }
-    let was = row.state;
     row.state = to;
     match to {
         OperationState::Running => {
@@ -33,10 +31,7 @@ pub fn steer(tx: &mut Tx<'_>, id: i64, by: Steer, actor: &Actor) -> Result<()> {
         OperationState::Preview | OperationState::Paused | OperationState::Stopped | OperationState::Completed => {}
     }
     conclude(&mut row, tx.now);
-    tx.rows.update_operation(&row)?;
-    let state = |state: OperationState| fields([("state", state.as_str().into())]);
-    acts::on_operation(tx, actor, id, by.as_str(), (state(was), state(row.state)), None);
-    Ok(())
+    Ok(tx.rows.update_operation(&row)?)
 }
 
 /// Stops an operation after an error, for good.

@@ -4,9 +4,7 @@
 use redrive_core::ids::RunId;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{PatternEvent, PatternState, Versions};
-use serde_json::Value;
 
-use crate::audit::{acts, fields};
 use crate::error::{Error, Result};
 use crate::ingest::fingerprints::FingerprintKey;
 use crate::model::TenantScope;
@@ -18,8 +16,6 @@ use crate::ports::rows::PatternChange;
 use crate::runs::attempts::json;
 use crate::runs::document::position;
 use crate::tx::Tx;
-
-type Map = serde_json::Map<String, Value>;
 
 /// A row of patterns as actions need it.
 #[derive(Debug, Clone)]
@@ -84,28 +80,7 @@ fn apply(tx: &mut Tx<'_>, act: &PatternAct, pattern: &PatternRow) -> Result<()> 
         }
         PatternVerb::Note | PatternVerb::Merge { .. } | PatternVerb::Unmerge { .. } => None,
     };
-    sightings::note_pattern(tx, pattern.id, &act.actor.name, act.verb.event(), about.as_deref(), act.reason.as_ref())?;
-    let (state, muted_until, before_mute) = pattern.state;
-    let before = fields([("state", state_now(state, muted_until, before_mute, tx.now)?.as_str().into())]);
-    let after = match &act.verb {
-        PatternVerb::Acknowledge => fields([("state", PatternState::Acknowledged.as_str().into())]),
-        PatternVerb::Resolve { in_version } => {
-            let versions = if in_version.is_empty() { Value::Null } else { in_words(in_version).into() };
-            fields([("state", PatternState::Resolved.as_str().into()), ("versions", versions)])
-        }
-        PatternVerb::Mute { until } => {
-            let until = until.map_or(Value::Null, |until| until.to_string().into());
-            fields([("state", PatternState::Muted.as_str().into()), ("until", until)])
-        }
-        PatternVerb::Assign { to } => fields([("to", to.as_ref().map_or("", |to| to.as_str()).into())]),
-        PatternVerb::Note | PatternVerb::Merge { .. } | PatternVerb::Unmerge { .. } => before.clone(),
-    };
-    audited(tx, act, pattern, (before, after))
-}
-
-fn audited(tx: &mut Tx<'_>, act: &PatternAct, pattern: &PatternRow, change: (Map, Map)) -> Result<()> {
-    let named = (pattern.tenant, pattern.public_id.as_str());
-    acts::on_pattern(tx, &act.actor, named, act.verb.event().as_str(), change, act.reason.as_ref())
+    sightings::note_pattern(tx, pattern.id, &act.actor, act.verb.event(), about.as_deref(), act.reason.as_ref())
 }
 
 fn in_words(versions: &Versions) -> String {
@@ -125,9 +100,8 @@ fn merge_all(tx: &mut Tx<'_>, act: &PatternAct, found: Vec<PatternRow>, into: &s
         tx.rows.merge_pattern(pattern.id, head)?;
         let note = act.reason.as_ref();
         let (to, from) = (format!("into {head_id}"), format!("with {}", pattern.public_id));
-        sightings::note_pattern(tx, pattern.id, &act.actor.name, PatternEvent::Merge, Some(&to), note)?;
-        sightings::note_pattern(tx, head, &act.actor.name, PatternEvent::Merge, Some(&from), note)?;
-        audited(tx, act, &pattern, (Map::new(), fields([("into", head_id.as_str().into())])))?;
+        sightings::note_pattern(tx, pattern.id, &act.actor, PatternEvent::Merge, Some(&to), note)?;
+        sightings::note_pattern(tx, head, &act.actor, PatternEvent::Merge, Some(&from), note)?;
         shown = Some(if act.scope == TenantScope::All { into.to_owned() } else { head_id });
     }
     shown.ok_or(Error::NotFound("pattern"))
@@ -141,9 +115,8 @@ fn unmerge_all(tx: &mut Tx<'_>, act: &PatternAct, found: Vec<PatternRow>, only: 
             tx.rows.unmerge_pattern(part.id, head)?;
             let note = act.reason.as_ref();
             let (from, out) = (format!("from {head_id}"), format!("without {}", part.public_id));
-            sightings::note_pattern(tx, part.id, &act.actor.name, PatternEvent::Unmerge, Some(&from), note)?;
-            sightings::note_pattern(tx, head, &act.actor.name, PatternEvent::Unmerge, Some(&out), note)?;
-            audited(tx, act, &part, (fields([("part_of", head_id.as_str().into())]), Map::new()))?;
+            sightings::note_pattern(tx, part.id, &act.actor, PatternEvent::Unmerge, Some(&from), note)?;
+            sightings::note_pattern(tx, head, &act.actor, PatternEvent::Unmerge, Some(&out), note)?;
         }
     }
     if any { Ok(act.id.clone()) } else { Err(Error::MergeRefused("there is nothing to take apart")) }

@@ -7,24 +7,22 @@ use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::policy::Limits;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{
-    AuditAnswer, ChangesAnswer, DuplicatesAnswer, HealthAnswer, LeasedRun, OperationItemsPage, OperationView,
-    OperationsPage, PatternDetail, PatternView, PatternsPage, QueueSettings, QueueView, QueuesAnswer, RevisionView,
-    RunDetail, RunsPage, StatsAnswer, StoreFreeze, TenantHealth, TenantsAnswer,
+    ChangesAnswer, DuplicatesAnswer, HealthAnswer, LeasedRun, OperationItemsPage, OperationView, OperationsPage,
+    PatternDetail, PatternView, PatternsPage, QueueSettings, QueueView, QueuesAnswer, RevisionView, RunDetail,
+    RunsPage, StatsAnswer, TenantHealth, TenantsAnswer,
 };
 use tokio::sync::watch;
 
 use crate::attempt::start::CommittedStart;
-use crate::audit::{AuditCall, AuditSettings};
 use crate::error::Result;
-use crate::freeze::FreezeCache;
 use crate::lease::grant::GrantedLease;
 use crate::metrics::StoreMetrics;
 use crate::model::StateCounts;
 use crate::model::operations::{ItemsCall, NewOperation};
 use crate::model::patterns::PatternsCall;
 use crate::model::{
-    DetailCall, FailedAttempt, KeyMark, KeyRecord, NewFailure, PageCall, PortalLinkRecord, RunFilter, RunRef,
-    SentPayload, Start, Started, StatsCall, Swept, TenantScope,
+    DetailCall, FailedAttempt, KeyMark, KeyRecord, NewFailure, PageCall, RunFilter, RunRef, SentPayload, Start,
+    Started, StatsCall, Swept, TenantScope,
 };
 use crate::operations::freeze::FreezeSlice;
 use crate::operations::moves::MoveSlice;
@@ -32,7 +30,6 @@ use crate::operations::row::OperationRow;
 use crate::operations::settle::Outcomes;
 use crate::policies::PolicyCache;
 use crate::tx::Tx;
-use crate::vault::Vault;
 
 /// A store. A use case is a function over [`Tx`]; [`Backend::submit`] makes it durable.
 pub trait Backend: Reads {
@@ -50,14 +47,7 @@ pub trait Backend: Reads {
 
     fn policies(&self) -> &PolicyCache;
 
-    fn freeze_cache(&self) -> &FreezeCache;
-
-    /// The freeze of a restored store.
-    fn read_freeze(&self) -> impl Future<Output = Result<Option<StoreFreeze>>> + Send;
-
     fn metrics(&self) -> &StoreMetrics;
-    /// Seals the values of this store.
-    fn vault(&self) -> &Vault;
 
     /// Runs `act` in a durable transaction that it may share with other commands, and answers after the commit. `act` runs
     /// again if the transaction was rolled back.
@@ -92,11 +82,6 @@ pub trait Backend: Reads {
 
     /// Folds a bounded number of counter deltas into the totals, if the store appends deltas.
     fn fold_figures(&self) -> impl Future<Output = Result<Swept>> + Send;
-
-    fn audit_settings(&self) -> &AuditSettings;
-
-    /// Writes the head of the audit log to its file outside the database, if it has changed.
-    fn keep_audit_head(&self) -> impl Future<Output = Result<()>> + Send;
 
     // Reads of use cases, before or after a commit.
 
@@ -170,15 +155,8 @@ pub trait Reads: Send + Sync + 'static {
     async fn changes(&self, scope: &TenantScope, since: Option<String>) -> Result<ChangesAnswer>;
     async fn queues(&self, limit: u32, cursor: Option<String>) -> Result<QueuesAnswer>;
     async fn queue(&self, name: &QueueName) -> Result<QueueView>;
-    /// The audit log, newest first.
-    async fn audit(&self, scope: &TenantScope, call: AuditCall) -> Result<AuditAnswer>;
     async fn keys(&self) -> Result<Vec<KeyRecord>>;
     async fn key_by_hash(&self, hash: [u8; 32]) -> Result<Option<KeyRecord>>;
-    /// The newest links of a tenant, whatever became of them.
-    async fn portal_links(&self, tenant: &Tenant) -> Result<Vec<PortalLinkRecord>>;
-    async fn portal_link(&self, id: &str) -> Result<PortalLinkRecord>;
-    /// The link that began a session, whether it has ended or not.
-    async fn portal_session(&self, session: [u8; 32]) -> Result<Option<PortalLinkRecord>>;
 }
 
 /// The owner of a command, its lane, and what it will read.
@@ -283,8 +261,6 @@ impl From<&TenantScope> for Owner {
 pub trait Pace {
     /// Whether the batch has to end.
     fn is_over(&self) -> bool;
-    /// Whether a command that a later one can continue has to end, because others wait.
-    fn is_share_used(&self) -> bool;
     /// How many of `most` runs one command may move; a later command continues.
     fn runs_max(&self, most: usize) -> usize;
 }
@@ -294,10 +270,6 @@ pub struct Unpaced;
 
 impl Pace for Unpaced {
     fn is_over(&self) -> bool {
-        false
-    }
-
-    fn is_share_used(&self) -> bool {
         false
     }
 

@@ -4,24 +4,21 @@
 use std::collections::HashSet;
 
 use redrive_core::absence::Absence;
-use redrive_core::audit::{ChainPoint, ChainedEntry};
 use redrive_core::breaker::{Breaker, Key};
 use redrive_core::ids::{OrderKey, QueueName, RunId, Tenant};
 use redrive_core::ledger::EntryState;
 use redrive_core::money::Spend;
 use redrive_core::pattern::Fingerprint;
-use redrive_core::retention::EndedAs;
 use redrive_core::strategy::Failure;
 use redrive_core::text::{Label, Text};
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{BreakerEntry, ItemOutcome, NamedRun, OperationSample, PatternEvent, PatternRef, Severity};
 
-use crate::audit::AuditMark;
 use crate::counters::CounterDeltas;
 use crate::error::PortResult as Result;
 use crate::ingest::fingerprints::FingerprintKey;
 use crate::ledger::steps::StepRow;
-use crate::model::{KeyRecord, KeyUse, NewRun, NewSentPayload, PortalLinkRecord, RunFilter, Swept};
+use crate::model::{KeyRecord, NewRun, NewSentPayload, RunFilter, Swept};
 use crate::names::tenant_names::NameKind;
 use crate::operations::row::OperationRow;
 use crate::patterns::sightings::CachedPattern;
@@ -29,7 +26,6 @@ use crate::patterns::verbs::PatternRow;
 pub use crate::runs::attempts::AttemptRecord;
 use crate::runs::attempts::StoredAttempt;
 use crate::runs::run_row::RunRow;
-use crate::vault::reseal::{ResealedPage, SealingState};
 
 use crate::breakers::{CorruptBreaker, ReadBreakers};
 pub use crate::runs::set_aside::ReadRuns;
@@ -51,11 +47,7 @@ pub trait Rows:
     + BreakerRows
     + ReviewRows
     + OperationRows
-    + RetentionRows
-    + AccessRows
-    + VaultRows
     + EngineRows
-    + AuditRows
 {
 }
 
@@ -69,11 +61,7 @@ impl<T> Rows for T where
         + BreakerRows
         + ReviewRows
         + OperationRows
-        + RetentionRows
-        + AccessRows
-        + VaultRows
         + EngineRows
-        + AuditRows
 {
 }
 
@@ -87,10 +75,8 @@ pub trait NameRows {
     fn queue_name(&mut self, queue: i64) -> Result<String>;
     /// The numbers of all queues, at most `most`.
     fn queue_numbers(&mut self, most: usize) -> Result<Vec<i64>>;
-    /// The queues that a tenant can use: its own, `default`, and declared ones. More than `most` are not all returned.
-    fn queue_numbers_of(&mut self, tenant: i64, most: usize) -> Result<Vec<i64>>;
-    /// The numbers of those that exist.
-    fn queue_numbers_named(&mut self, names: &[QueueName]) -> Result<Vec<i64>>;
+    /// The queues that a tenant can use: its own, `default`, and declared ones.
+    fn queue_numbers_of(&mut self, tenant: i64) -> Result<Vec<i64>>;
     fn knows_name(&mut self, tenant: i64, kind: NameKind, name: &str) -> Result<bool>;
     /// Records a name that a tenant uses; false if the tenant already has `most` others of the kind.
     fn use_name(&mut self, tenant: i64, kind: NameKind, name: &str, most: usize) -> Result<bool>;
@@ -149,8 +135,6 @@ pub trait WaitingRows {
     fn due_runs(&mut self, call: DueQuery<'_>) -> Result<ReadRuns<DuePage>>;
     /// The next (queue, tenant) after `at` that has scheduled runs, and when the first of them is due.
     fn next_waiting(&mut self, at: (i64, i64)) -> Result<Option<((i64, i64), Timestamp)>>;
-    /// Those of the queues in which the tenant has scheduled runs, and when the first of them is due.
-    fn first_due(&mut self, tenant: i64, queues: &[i64]) -> Result<Vec<(i64, Timestamp)>>;
     /// Runs due by then, oldest first.
     fn overdue(&mut self, queue: i64, tenant: i64, by: Timestamp, most: usize) -> Result<ReadRuns<RunRow>>;
     /// Running runs whose lease, deadline or idle limit has passed.
@@ -166,8 +150,6 @@ pub trait WaitingRows {
     /// The tenant's running runs before this batch; None while another replica is leasing runs of the tenant, whose leases
     /// are not visible yet.
     fn running(&mut self, tenant: i64) -> Result<Option<i64>>;
-    /// The tenant's unresolved dead letters before this batch.
-    fn dead(&mut self, tenant: i64) -> Result<i64>;
     /// Hides a run that can't be read from every query of this trait, and keeps its columns for later.
     fn set_run_aside(&mut self, run: i64, why: &str, now: Timestamp) -> Result<()>;
     /// Restores runs that were set aside until `before`, oldest first, and returns them. A run that has changed since keeps its
@@ -186,13 +168,13 @@ pub trait AttemptRows {
     /// A late attempt replaces the outcome that was recorded for its silence.
     fn put_attempt(&mut self, ended: &AttemptRecord<'_>, now: Timestamp) -> Result<()>;
     /// Recording the same failure again has no effect.
-    fn insert_late_failure(&mut self, row: &RunRow, attempt: u32, epoch: u64, body: &[u8]) -> Result<()>;
+    fn insert_late_failure(&mut self, run: i64, attempt: u32, epoch: u64, body: &[u8]) -> Result<()>;
     fn payload_digest(&mut self, run: i64, revision: u32) -> Result<Option<Vec<u8>>>;
     /// `About`, encoded.
     fn about_of(&mut self, run: i64, revision: u32) -> Result<Option<Vec<u8>>>;
     fn insert_revision(&mut self, made: &NewRevision<'_>, now: Timestamp) -> Result<()>;
     /// Stores what an attempt was sent; an older lease does not replace a newer one.
-    fn put_sent(&mut self, row: &RunRow, attempt: u32, epoch: u64, sent: &NewSentPayload) -> Result<()>;
+    fn put_sent(&mut self, run: i64, attempt: u32, epoch: u64, sent: &NewSentPayload) -> Result<()>;
     fn insert_move(&mut self, moved: &NewMove<'_>, now: Timestamp) -> Result<()>;
 }
 
@@ -379,128 +361,7 @@ pub trait OperationRows {
     fn runs_of_pattern(&mut self, pattern: i64, after: i64, most: u64) -> Result<Vec<NamedRun>>;
 }
 
-/// The audit log and the positions kept beside it.
-pub trait AuditRows {
-    /// The end of the chain, locked until the commit. Every batch takes this lock last.
-    fn audit_head(&mut self) -> Result<ChainPoint>;
-    /// Appends entries and moves the head to the last of them.
-    fn append_audit(&mut self, entries: Vec<ChainedEntry>) -> Result<()>;
-    fn audit_mark(&mut self, mark: AuditMark) -> Result<Option<ChainPoint>>;
-    /// `sha256` is the digest of an export's file.
-    fn put_audit_mark(&mut self, mark: AuditMark, point: &ChainPoint, sha256: Option<&str>) -> Result<()>;
-    /// The last entry with `after < seq <= up_to` that is older than `before`.
-    fn last_audited(&mut self, after: i64, up_to: i64, before: Timestamp) -> Result<Option<ChainPoint>>;
-    /// Deletes the oldest entries up to a position; returns how many.
-    fn delete_audit(&mut self, up_to: i64, most: usize) -> Result<usize>;
-}
-
-/// Ended runs of a queue and tenant, from one end on up to another.
-#[derive(Debug, Clone, Copy)]
-pub struct EndedScan {
-    pub queue: i64,
-    pub tenant: i64,
-    pub ended_as: EndedAs,
-    /// The end and number of the last run that is not wanted.
-    pub after: (i64, i64),
-    /// The last end that is wanted.
-    pub by: Timestamp,
-}
-
-/// What health says of the dead letters of a queue and tenant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct RetentionNotice {
-    /// Dead letters that will be removed within seven days.
-    pub due_soon: u64,
-    /// When the first of them will be.
-    pub first_at: Option<Timestamp>,
-    /// Dead letters whose time is over, and that stay because there is no archive.
-    pub kept: u64,
-}
-
-/// Rows that are deleted by their age.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OldRows {
-    /// Roll-ups of hours before then.
-    Hours,
-    /// Operations that ended before then, and previews that were made before then and never started; with their items.
-    Operations,
-    /// Keys that were revoked or expired before then.
-    Keys,
-    /// Rows that were set aside before then.
-    SetAside,
-}
-
-/// Ended runs and their removal.
-pub trait RetentionRows {
-    /// Makes a replica the owner of retention until a time. Returns the stored position, or none while another replica owns it.
-    fn claim_retention(&mut self, replica: &str, now: Timestamp, until: Timestamp) -> Result<Option<String>>;
-    /// Stores the position. False if the replica does not own retention any more.
-    fn hold_retention(&mut self, replica: &str, position: &str, until: Timestamp) -> Result<bool>;
-    /// The next (queue, tenant) after `at` that has ended runs or a notice.
-    fn next_ended(&mut self, at: (i64, i64)) -> Result<Option<(i64, i64)>>;
-    /// Ended runs with the time of their end, oldest first.
-    fn ended_runs(&mut self, scan: &EndedScan, most: usize) -> Result<Vec<(Timestamp, i64)>>;
-    /// How many ended runs there are, up to `most`, and when the first of them ended.
-    fn count_ended(&mut self, scan: &EndedScan, most: u64) -> Result<(u64, Option<Timestamp>)>;
-    fn retention_notice(&mut self, place: (i64, i64)) -> Result<Option<RetentionNotice>>;
-    fn put_retention_notice(&mut self, place: (i64, i64), notice: Option<&RetentionNotice>) -> Result<()>;
-    /// Locks runs until the commit.
-    fn lock_ended(&mut self, runs: &[i64]) -> Result<()>;
-    /// Those of the runs that belong to an operation that has not ended.
-    fn in_open_operations(&mut self, runs: &[i64]) -> Result<HashSet<i64>>;
-    /// Runs that are merged into a run.
-    fn parts_of_run(&mut self, tenant: i64, run_id: &RunId, most: usize) -> Result<Vec<i64>>;
-    /// Deletes runs with all that belongs to them. Their ledger entries stay.
-    fn remove_runs(&mut self, runs: &[i64]) -> Result<()>;
-    /// Deletes the payloads of runs: every revision, what attempts were sent, and the patches between them.
-    fn remove_payloads(&mut self, runs: &[i64]) -> Result<()>;
-    /// Deletes the oldest of these rows; returns how many.
-    fn trim_old(&mut self, of: OldRows, before: Timestamp, most: usize) -> Result<usize>;
-    /// Returns free pages to the file system, where much of the file is free. True if there are more.
-    fn release_pages(&mut self, most: usize) -> Result<bool>;
-}
-
-/// Keys and portal links.
-pub trait AccessRows {
-    /// No key is created between this read and the commit.
-    fn has_keys(&mut self) -> Result<bool>;
-    fn key(&mut self, id: &str) -> Result<Option<KeyRecord>>;
-    fn insert_key(&mut self, key: &KeyRecord) -> Result<()>;
-    /// False for an unknown key. Revoking again keeps the first time and actor.
-    fn revoke_key(&mut self, id: &str, by: &str, now: Timestamp) -> Result<bool>;
-    /// None for a key that spans tenants, and for an unknown one.
-    fn tenant_of_key(&mut self, id: &str) -> Result<Option<String>>;
-    /// Sets when the key expires.
-    fn end_key(&mut self, id: &str, at: Timestamp) -> Result<()>;
-    /// Keeps the later time; an unknown key is skipped.
-    fn put_key_use(&mut self, used: &KeyUse) -> Result<()>;
-    fn insert_portal_link(&mut self, link: &PortalLinkRecord) -> Result<()>;
-    /// Links of the tenant that have neither expired nor been revoked.
-    fn live_portal_links(&mut self, tenant: &Tenant, now: Timestamp) -> Result<usize>;
-    /// Begins the link's session, if the link is valid and unused.
-    fn open_portal_link(&mut self, hash: &[u8; 32], session: &[u8; 32], now: Timestamp) -> Result<bool>;
-    /// False for an unknown link. Revoking again keeps the first time.
-    fn revoke_portal_link(&mut self, id: &str, now: Timestamp) -> Result<bool>;
-    /// Deletes links that expired before.
-    fn trim_portal_links(&mut self, before: Timestamp, most: usize) -> Result<Swept>;
-}
-
-/// The keys of sealed values, and the pass that brings values under them. A store seals and opens values by itself.
-pub trait VaultRows {
-    /// None while the store is not encrypted. Locked until the commit.
-    fn sealing_state(&mut self) -> Result<Option<SealingState>>;
-    fn put_sealing_state(&mut self, state: &SealingState) -> Result<()>;
-    /// When the last of the retired keys was retired.
-    fn last_retired(&mut self) -> Result<Option<Timestamp>>;
-    /// Deletes keys that were retired then or before; returns how many.
-    fn delete_retired_keys(&mut self, by: Timestamp) -> Result<u64>;
-    /// How many tables have sealed values.
-    fn sealed_tables(&self) -> usize;
-    /// Seals some of a table's values after a row that are in clear or under a retired key.
-    fn reseal_page(&mut self, table: usize, after: [i64; 2]) -> Result<ResealedPage>;
-}
-
-/// Stamps and absences, trims, and counters.
+/// Stamps and absences, retention, keys, and counters.
 pub trait EngineRows {
     /// The last stamp of any server, or the end of the last absence.
     fn last_seen(&mut self) -> Result<Option<Timestamp>>;
@@ -512,10 +373,12 @@ pub trait EngineRows {
     fn absences_since(&mut self, then: Timestamp) -> Result<Vec<Absence>>;
     fn trim_changes(&mut self, before: Timestamp, most: usize) -> Result<Swept>;
     fn trim_ledger(&mut self, before: Timestamp, most: usize) -> Result<Swept>;
-    /// Ends the freeze of a restored store.
-    fn lift_freeze(&mut self) -> Result<()>;
     /// Makes the smallest possible write, to find out whether a commit would succeed.
     fn touch(&mut self) -> Result<()>;
+    /// No key is created between this read and the commit.
+    fn has_keys(&mut self) -> Result<bool>;
+    fn insert_key(&mut self, key: &KeyRecord) -> Result<()>;
+    fn revoke_key(&mut self, id: &str, now: Timestamp) -> Result<bool>;
     /// What the tenant's retries have spent that day, without this batch.
     fn spent_on(&mut self, tenant: i64, day: Timestamp) -> Result<Spend>;
     /// Writes the counters that a batch has changed; the last call before its commit.

@@ -34,7 +34,6 @@ impl AttemptEnd {
 /// A row of attempts as the store writes it.
 #[derive(Debug)]
 pub struct AttemptRecord<'a> {
-    pub tenant: i64,
     pub run: i64,
     pub attempt: u32,
     /// Replaces the record of the silence before it.
@@ -64,7 +63,6 @@ impl<'a> AttemptRecord<'a> {
         body: &'a [u8],
     ) -> Result<Self> {
         Ok(Self {
-            tenant: row.tenant,
             run: row.id,
             attempt: ended.number,
             late: false,

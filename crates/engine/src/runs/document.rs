@@ -119,9 +119,6 @@ pub struct RunDocument {
     /// Number of its recorded steps.
     #[serde(default, skip_serializing_if = "is_default", rename = "sc")]
     pub step_count: usize,
-    /// Retention has deleted its payload.
-    #[serde(default, skip_serializing_if = "is_default", rename = "px")]
-    pub payload_expired: bool,
 }
 
 /// The lease of a running run. Few runs are running at a time, so its names are the same on disk.

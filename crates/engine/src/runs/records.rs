@@ -36,7 +36,6 @@ pub struct RunAttributes {
 /// An entry of the history that is not an attempt.
 #[derive(Debug)]
 pub struct NewMove<'a> {
-    pub tenant: i64,
     pub run: i64,
     pub actor: &'a str,
     pub event: &'a str,
@@ -48,7 +47,6 @@ pub struct NewMove<'a> {
 /// A later revision of a payload.
 #[derive(Debug)]
 pub struct NewRevision<'a> {
-    pub tenant: i64,
     pub run: i64,
     pub revision: u32,
     pub payload: &'a Payload,
@@ -112,7 +110,6 @@ pub enum PatternChange<'a> {
 /// A request for approval to store.
 #[derive(Debug)]
 pub struct NewRequest<'a> {
-    pub tenant: i64,
     pub run: i64,
     pub actor: &'a str,
     pub expires_at: Timestamp,

@@ -11,11 +11,8 @@ use crate::tx::Tx;
 
 /// Stores the payload of `row`'s new revision; the rest of the payload's document stays.
 pub fn keep_revision(tx: &mut Tx<'_>, row: &mut RunRow, fix: &FixedPayload, actor: &str) -> Result<()> {
-    let mut about = About { payload_omitted: None, ..about_of(tx, row.id, fix.from_revision)? };
-    // A fix replaces the payload; masked headers stay masked.
-    about.redacted.retain(|part| part.at.starts_with("header:"));
+    let about = About { payload_omitted: None, ..about_of(tx, row.id, fix.from_revision)? };
     let made = NewRevision {
-        tenant: row.tenant,
         run: row.id,
         revision: row.run.revision,
         payload: &fix.payload,
@@ -25,7 +22,6 @@ pub fn keep_revision(tx: &mut Tx<'_>, row: &mut RunRow, fix: &FixedPayload, acto
     };
     tx.rows.insert_revision(&made, tx.now)?;
     row.payload_bytes = Some(fix.payload.bytes());
-    row.payload_expired = false;
     Ok(())
 }
 

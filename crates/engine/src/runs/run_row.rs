@@ -1,13 +1,11 @@
 //! A run's row: lookup, changes, the counters that follow them, and the context of a decision about it.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use redrive_core::ids::{QueueName, RunId, Tenant};
 use redrive_core::lifecycle::{self, Event, Moved, Refused};
 use redrive_core::policy::Policy;
 use redrive_core::reason::{Category, Reason};
-use redrive_core::retention::{self, EndedAs, EndedBefore};
 use redrive_core::run::{Run, State, StateName};
 use redrive_core::strategy::Failure;
 use redrive_core::text::Label;
@@ -62,10 +60,6 @@ pub struct RunRow {
     pub lease_secret: Option<u64>,
     /// The number of recorded steps.
     pub step_count: usize,
-    /// When it was closed or dead-lettered; none while it is open.
-    pub ended_at: Option<Timestamp>,
-    /// Retention has deleted its payload.
-    pub payload_expired: bool,
 }
 
 /// Beyond this many keys the oldest is dropped.
@@ -106,7 +100,6 @@ impl RunRow {
         life.step_bytes = self.step_bytes;
         life.lease_secret = self.lease_secret;
         life.step_count = self.step_count;
-        life.payload_expired = self.payload_expired;
         if self.run.state.name() == StateName::Running {
             life.versions.clone_from(&self.versions);
             life.request.clone_from(&self.request);
@@ -158,24 +151,6 @@ impl RunRow {
         self.category = position(&Category::ALL, &category);
     }
 
-    /// How it ended, as retention sees it; none while it is open.
-    pub fn ended_as(&self) -> Option<EndedAs> {
-        EndedAs::of(self.run.state.name(), self.payload_expired)
-    }
-
-    /// The row with the time of its end after a transition from `before`.
-    fn with_end(&self, before: Option<&Self>, now: Timestamp) -> Cow<'_, Self> {
-        let before = before.map(|row| EndedBefore {
-            state: row.run.state.name(),
-            attempt: row.run.attempt,
-            ended_at: row.ended_at,
-        });
-        match retention::ended_at(before, self.run.state.name(), self.run.attempt, now) {
-            ended_at if ended_at == self.ended_at => Cow::Borrowed(self),
-            ended_at => Cow::Owned(Self { ended_at, ..self.clone() }),
-        }
-    }
-
     /// Asks the transition table.
     pub fn ask(&self, event: &Event<'_>, policy: &Policy, now: Timestamp) -> Result<Moved, Refused> {
         lifecycle::apply(&self.run, event, policy, now)
@@ -213,7 +188,7 @@ pub fn key_hash(tenant: i64, run_id: &str) -> i64 {
 pub fn new_run(tx: &mut Tx<'_>, new: &NewRun, tenant: i64, queue: i64) -> Result<RunRow> {
     let run = Run {
         resumable: new.resumable.unwrap_or(false),
-        replayable: new.payload.kind != PayloadKind::Omitted && !new.masked,
+        replayable: new.payload.kind != PayloadKind::Omitted,
         ..Run::new(tx.now)
     };
     Ok(RunRow {
@@ -240,15 +215,12 @@ pub fn new_run(tx: &mut Tx<'_>, new: &NewRun, tenant: i64, queue: i64) -> Result
         step_bytes: 0,
         lease_secret: None,
         step_count: 0,
-        ended_at: None,
-        payload_expired: false,
     })
 }
 
 /// Updates a row that was read as `before`, and the counters.
 pub fn save(tx: &mut Tx<'_>, before: &RunRow, row: &RunRow) -> Result<()> {
     let same = before.failure_columns() == row.failure_columns();
-    let row = &*row.with_end(Some(before), tx.now);
     tx.rows.update_run(row, if same { ChangedColumns::ByMove } else { ChangedColumns::ByFailure }, tx.now)?;
     tx.counters.moved(row.id, Some(&before.counted()), &row.counted());
     Ok(())
@@ -256,7 +228,6 @@ pub fn save(tx: &mut Tx<'_>, before: &RunRow, row: &RunRow) -> Result<()> {
 
 /// Writes a new run with its payload.
 pub fn insert_run(tx: &mut Tx<'_>, row: &RunRow, new: &NewRun) -> Result<()> {
-    let row = &*row.with_end(None, tx.now);
     tx.rows.insert_run(row, new, tx.now)?;
     tx.counters.moved(row.id, None, &row.counted());
     Ok(())

@@ -132,7 +132,7 @@ pub fn take_steps_back(tx: &mut Tx<'_>, part: &RunRow, into: &RunId, act: &Triag
     if taken > 0 {
         run_row::save(tx, &before, &target)?;
         let note = format!("{} is no part of it any more: {taken} of its steps are taken back.", part.run_id);
-        verbs::note_move(tx, &before, &target, &act.actor.name, "unmerge", Some(&Text::from(note.as_str())))?;
+        verbs::note_move(tx, &before, &target, &act.actor, "unmerge", Some(&Text::from(note.as_str())))?;
     }
     Ok(())
 }

@@ -7,7 +7,6 @@ use redrive_core::run::{Review, State};
 use redrive_core::text::{Label, Text};
 use redrive_core::verdict::DeadBecause;
 
-use crate::audit::acts;
 use crate::error::{Error, Result};
 use crate::ledger::steps;
 use crate::model::triage::{Replay, TriageAct};
@@ -36,7 +35,7 @@ pub fn replay(tx: &mut Tx<'_>, row: RunRow, act: &TriageAct, replay: &Replay) ->
     }
     let permitted = plans::permit_of(tx, &row, &proposed)?;
     if !replay.force {
-        guard(tx, &row, act, &permitted)?;
+        guard(tx, &row, &permitted)?;
     }
     let moved = would_move(tx, &row, &proposed, &permitted)?;
     if permitted.permit.approval_needed {
@@ -48,7 +47,7 @@ pub fn replay(tx: &mut Tx<'_>, row: RunRow, act: &TriageAct, replay: &Replay) ->
 }
 
 /// Refuses what only force may pass. A run that has used its replays is parked.
-fn guard(tx: &mut Tx<'_>, row: &RunRow, act: &TriageAct, permitted: &Permitted) -> Result<()> {
+fn guard(tx: &mut Tx<'_>, row: &RunRow, permitted: &Permitted) -> Result<()> {
     let Some(refused) = &permitted.permit.refused else { return Ok(()) };
     let waits = matches!(row.run.state, State::Scheduled(_));
     let parked = matches!(row.run.state, State::Dead { because: DeadBecause::Exhausted });
@@ -58,7 +57,6 @@ fn guard(tx: &mut Tx<'_>, row: &RunRow, act: &TriageAct, permitted: &Permitted) 
         run_row::save(tx, row, &parked)?;
         reviews::forget_request(tx, row.id)?;
         verbs::note_move(tx, row, &parked, "engine", "parked", Some(&Text::from(refused.to_string().as_str())))?;
-        acts::refused(tx, act, row, &parked, refused.code())?;
     }
     Err(refused.clone().into())
 }
@@ -96,10 +94,10 @@ fn request_review(
     };
     row.run = row.ask(&Event::Review(asked), &planned.policy, tx.now)?.run;
     run_row::save(tx, &before, &row)?;
-    reviews::ask_for(tx, &row, replay, &act.actor.name, expires_at)?;
+    reviews::ask_for(tx, &row, replay, &act.actor, expires_at)?;
     match replay.map(|replay| asked_in_words(replay, row.run.revision + 1)) {
         Some(what) => note_with(tx, &before, &row, act, "review", &what)?,
-        None => verbs::note_move(tx, &before, &row, &act.actor.name, "review", act.reason.as_ref())?,
+        None => verbs::note_move(tx, &before, &row, &act.actor, "review", act.reason.as_ref())?,
     }
     Ok(row)
 }
@@ -112,7 +110,7 @@ pub fn approve(tx: &mut Tx<'_>, mut row: RunRow, act: &TriageAct, plan_hash: &La
     let force = review.force;
     let asked = reviews::asked_for(tx, &row)?.ok_or_else(|| Error::Unexpected("a review has no request".into()))?;
     let ReviewRequest { actor, replay } = asked;
-    if actor == act.actor.name && !own_too {
+    if actor == act.actor && !own_too {
         return Err(Error::OwnRequest);
     }
     let planned = plans::plan_of(tx, &row, &replay.proposed())?;
@@ -132,8 +130,7 @@ pub fn approve(tx: &mut Tx<'_>, mut row: RunRow, act: &TriageAct, plan_hash: &La
         Err(Refused::PlanChanged) => {
             reviews::ask_again(tx, &before, &mut row, planned.policy.approval.expires_ms)?;
             let note = format!("The approval was for plan {plan_hash}, and the plan is {}.", planned.plan.hash);
-            verbs::note_move(tx, &before, &row, &act.actor.name, "plan_changed", Some(&Text::from(note.as_str())))?;
-            acts::refused(tx, act, &before, &row, "plan_changed")?;
+            verbs::note_move(tx, &before, &row, &act.actor, "plan_changed", Some(&Text::from(note.as_str())))?;
             Err(Error::PlanChanged { hash: planned.plan.hash })
         }
         Err(Refused::ReviewExpired) => {
@@ -159,7 +156,7 @@ fn carry_out(
     row.run = moved.run;
     run_row::redirect(tx, &mut row, &replay.target())?;
     if let Some(fix) = &replay.fix {
-        revisions::keep_revision(tx, &mut row, fix, &act.actor.name)?;
+        revisions::keep_revision(tx, &mut row, fix, &act.actor)?;
     }
     for key in again {
         tx.rows.do_step_again(row.id, key.as_str())?;
@@ -170,9 +167,9 @@ fn carry_out(
         reviews::forget_request(tx, row.id)?;
     }
     if let Some(what) = in_words(replay, row.run.revision) {
-        verbs::note_move(tx, before, before, &act.actor.name, "fix", Some(&Text::from(what.as_str())))?;
+        verbs::note_move(tx, before, before, &act.actor, "fix", Some(&Text::from(what.as_str())))?;
     }
-    verbs::note_move(tx, before, &row, &act.actor.name, event, act.reason.as_ref())?;
+    verbs::note_move(tx, before, &row, &act.actor, event, act.reason.as_ref())?;
     Ok(row)
 }
 

@@ -42,9 +42,7 @@ pub fn ask_for(
         request => request.to_vec(),
     });
     let payload = replay.and_then(|replay| replay.fix.as_ref()).map(|fix| &fix.payload);
-    Ok(tx
-        .rows
-        .put_request(&NewRequest { tenant: row.tenant, run: row.id, actor, expires_at, request, payload }, tx.now)?)
+    Ok(tx.rows.put_request(&NewRequest { run: row.id, actor, expires_at, request, payload }, tx.now)?)
 }
 
 /// The request that waits for approval. Without a proposed replay it is one without changes.

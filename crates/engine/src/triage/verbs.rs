@@ -8,7 +8,6 @@ use redrive_core::text::{Label, Text};
 use redrive_core::verdict::Target;
 
 use crate::attempt::under_lease::state_answer;
-use crate::audit::acts;
 use crate::codec::encode;
 use crate::error::Result;
 use crate::ledger::steps;
@@ -33,7 +32,6 @@ pub fn triage(tx: &mut Tx<'_>, act: &TriageAct) -> Result<Triaged> {
 
 /// Applies an action to a run, for single actions and bulk operations alike.
 pub fn act_on(tx: &mut Tx<'_>, row: RunRow, act: &TriageAct) -> Result<RunRow> {
-    let before = acts::run_state(&row);
     let row = match &act.triage {
         Triage::Replay(replay) => replay::replay(tx, row, act, replay)?,
         Triage::Review => replay::review(tx, row, act)?,
@@ -41,7 +39,7 @@ pub fn act_on(tx: &mut Tx<'_>, row: RunRow, act: &TriageAct) -> Result<RunRow> {
         Triage::Reassign { agent, queue } => reassign(tx, row, act, agent.as_ref(), queue.as_ref())?,
         Triage::Assign { to } => assign(tx, row, act, to.as_ref())?,
         Triage::Note => {
-            note_move(tx, &row, &row, &act.actor.name, "note", act.reason.as_ref())?;
+            note_move(tx, &row, &row, &act.actor, "note", act.reason.as_ref())?;
             row
         }
         Triage::Cancel => plain(tx, row, act, &Event::Cancel)?,
@@ -62,7 +60,6 @@ pub fn act_on(tx: &mut Tx<'_>, row: RunRow, act: &TriageAct) -> Result<RunRow> {
             plain(tx, row, act, &event)?
         }
     };
-    acts::triaged(tx, act, before, &row)?;
     Ok(row)
 }
 
@@ -80,7 +77,7 @@ fn plain(tx: &mut Tx<'_>, mut row: RunRow, act: &TriageAct, event: &Event<'_>) -
     if before.run.state.name() == StateName::Review && row.run.state.name() != StateName::Review {
         reviews::forget_request(tx, row.id)?;
     }
-    note_move(tx, &before, &row, &act.actor.name, event.name().as_str(), act.reason.as_ref())?;
+    note_move(tx, &before, &row, &act.actor, event.name().as_str(), act.reason.as_ref())?;
     if row.run.state.name() == StateName::Dead && before.run.state.name() != StateName::Dead {
         tx.counters.happened(tx.now, row.tenant, row.queue, HourlyKind::Dead, None);
     }
@@ -150,7 +147,7 @@ pub fn note_with(
         }
         None => Some(Text::from(what)),
     };
-    note_move(tx, before, row, &act.actor.name, event, note.as_ref())
+    note_move(tx, before, row, &act.actor, event, note.as_ref())
 }
 
 fn triaged(tx: &mut Tx<'_>, row: &RunRow) -> Result<Triaged> {
@@ -190,5 +187,5 @@ pub fn note_move(
     note: Option<&Text>,
 ) -> Result<()> {
     let (from, to) = (before.run.state.name(), row.run.state.name());
-    Ok(tx.rows.insert_move(&NewMove { tenant: row.tenant, run: row.id, actor, event, from, to, note }, tx.now)?)
+    Ok(tx.rows.insert_move(&NewMove { run: row.id, actor, event, from, to, note }, tx.now)?)
 }

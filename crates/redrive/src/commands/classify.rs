@@ -1,6 +1,5 @@
 //! `redrive classify`: JSON lines in, JSON lines out, one at a time. A line that can't be read is reported and skipped.
 
-use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::PathBuf;
@@ -10,7 +9,6 @@ use redrive_core::classify::user_rules::{CompiledRule, RunFacts, UserRules};
 use redrive_core::classify::{Classified, Evidence, classify, explain};
 use redrive_core::ids::QueueName;
 use redrive_core::pattern::{Fingerprint, fingerprint, why_grouped};
-use redrive_core::redact::mask;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -100,7 +98,7 @@ fn stream(
         if line.iter().all(u8::is_ascii_whitespace) {
             continue;
         }
-        match serde_json::from_slice(&line).and_then(|record| answer(record, in_words, rules)) {
+        match serde_json::from_slice(&line).and_then(|record| answer(&record, in_words, rules)) {
             Ok(answer) => out.line(answer)?,
             Err(error) => {
                 bad_lines += 1;
@@ -115,13 +113,12 @@ fn stream(
     Ok(bad_lines)
 }
 
-fn answer(mut record: FailureLine, in_words: bool, rules: Option<&UserRules>) -> serde_json::Result<String> {
-    record.redact();
+fn answer(record: &FailureLine, in_words: bool, rules: Option<&UserRules>) -> serde_json::Result<String> {
     let evidence = record.evidence();
     let payload = record.payload.as_ref().map(|payload| payload.get());
     let rule = rules.and_then(|rules| rules.first_match(&evidence, &record.run(), payload));
     if in_words {
-        return Ok(words(&record, &evidence, rule));
+        return Ok(words(record, &evidence, rule));
     }
     let (found, group) = judged(classify(&evidence), &evidence, rule);
     serde_json::to_string(&Answer {
@@ -159,18 +156,6 @@ fn words(record: &FailureLine, evidence: &Evidence<'_>, rule: Option<&CompiledRu
 }
 
 impl FailureLine {
-    /// As the server does before it classifies.
-    fn redact(&mut self) {
-        let Self { text, detail, error_type, response_body, tool, finish_reason, .. } = self;
-        for given in [text, detail, error_type, response_body, tool, finish_reason].into_iter().flatten() {
-            let masked = match mask(given) {
-                Cow::Owned(masked) => masked,
-                Cow::Borrowed(_) => continue,
-            };
-            *given = masked;
-        }
-    }
-
     fn run(&self) -> RunFacts<'_> {
         fn text(value: &Option<Value>) -> Option<&str> {
             value.as_ref().and_then(Value::as_str)
@@ -211,7 +196,7 @@ mod tests {
     #[test]
     fn nulls_and_unknown_fields_are_accepted_and_ids_preserved() {
         let line = br#"{"id":12345678901234567890.10,"text":"Request timed out","http_status":null,"source":"x"}"#;
-        let answer = answer(serde_json::from_slice(line).unwrap(), false, None).unwrap();
+        let answer = answer(&serde_json::from_slice(line).unwrap(), false, None).unwrap();
         assert!(
             answer.starts_with(r#"{"id":12345678901234567890.10,"label":"timeout","category":"transient""#),
             "{answer}"

@@ -58,29 +58,6 @@ pub(crate) async fn health(args: HealthArgs, out: &mut Printer) -> anyhow::Resul
     for queue in &health.queues_without_owner {
         out.line(format_args!("queue {queue}: no owner (redrive queues set {queue} --owner …)"))?;
     }
-    if let Some(freeze) = health.frozen {
-        let restored = relative(freeze.restored_at, now());
-        out.line(format_args!(
-            "frozen: restored from a backup {restored}; `redrive store release` when it is compared"
-        ))?;
-    }
-    if let Some(error) = health.backup.as_ref().filter(|backup| backup.backup_failed).and_then(|it| it.error.as_ref()) {
-        out.line(escape::line(&format!("the scheduled backup failed: {error}")))?;
-    }
-    let retention = &health.retention;
-    if let Some(first) = retention.first_removal_at.filter(|_| retention.removed_soon > 0) {
-        out.line(format_args!(
-            "{} dead letters will be archived and removed, the first {}",
-            retention.removed_soon,
-            relative(first, health.now)
-        ))?;
-    }
-    if retention.kept_without_archive > 0 {
-        out.line(format_args!(
-            "{} dead letters are past dead_days. They stay until somebody resolves them, because there is no archive",
-            retention.kept_without_archive
-        ))?;
-    }
     if health.set_aside > 0 {
         out.line(format_args!(
             "{} rows set aside: a service could not read them (see table set_aside and the server's log)",

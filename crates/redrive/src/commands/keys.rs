@@ -2,15 +2,14 @@
 //! within a second.
 
 use clap::Subcommand;
-use redrive_core::access::{KEY_QUEUES_MAX, KeyLimits, KeyScope};
-use redrive_core::ids::{QueueName, Tenant};
+use redrive_core::ids::Tenant;
 use redrive_core::text::Label;
-use redrive_core::wire::bounds::KEY_OVERLAP_MS_MAX;
-use redrive_core::wire::{CreatedKey, KeyView, KeysAnswer, Role, RotatedKey};
-use redrive_engine::{KeyRecord, KeyRotation, RotatedRecord, SystemDice};
+use redrive_core::time::Timestamp;
+use redrive_core::wire::{CreatedKey, KeyView, KeysAnswer, Role};
+use redrive_engine::{KeyRecord, SystemDice};
 use redrive_server::auth;
 
-use crate::args::{When, word};
+use crate::args::word;
 use crate::commands::now;
 use crate::commands::offline::{self, OfflineStore};
 use crate::config::StorePlace;
@@ -23,14 +22,9 @@ pub(crate) enum Command {
     Create(KeyCreateArgs),
     /// List keys, without their secrets
     List(KeyListArgs),
-    /// Replace a key by a new one with the same rights
-    Rotate(RotateArgs),
     /// Revoke keys
     Revoke(RevokeArgs),
 }
-
-/// Who acts, in the key's record.
-const ACTOR: &str = redrive_engine::audit::CLI;
 
 #[derive(Debug, clap::Args)]
 struct KeyStoreArgs {
@@ -56,38 +50,18 @@ pub(crate) struct KeyCreateArgs {
     /// The tenant whose runs it sees; '*' for all. Operators and admins always see all [default: default]
     #[arg(long, value_name = "TENANT")]
     tenant: Option<String>,
-    /// What it is called in lists
-    #[arg(long)]
-    name: Option<String>,
     /// Note on its purpose
     #[arg(long)]
     note: Option<String>,
-    /// What it may do; repeat it or separate by commas [default: all that the role may do]
-    #[arg(long = "scope", value_name = "SCOPE", value_delimiter = ',', value_parser = word(KeyScope::ALL, KeyScope::as_str))]
-    scopes: Vec<KeyScope>,
-    /// A queue that it may touch; repeat it or separate by commas [default: every queue]
-    #[arg(long = "queue", value_name = "QUEUE", value_delimiter = ',')]
-    queues: Vec<QueueName>,
-    /// When it expires: a time, or a distance such as 90d
-    #[arg(long, value_name = "WHEN", alias = "expires-at")]
-    expires: Option<When>,
+    /// When it expires
+    #[arg(long, value_name = "TIME")]
+    expires_at: Option<Timestamp>,
     #[command(flatten)]
     place: KeyStoreArgs,
 }
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct KeyListArgs {
-    #[command(flatten)]
-    place: KeyStoreArgs,
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct RotateArgs {
-    #[arg(value_name = "KEY_ID")]
-    id: String,
-    /// How long the old key works beside the new one, such as 1h; at most 30d [default: it ends at once]
-    #[arg(long, value_name = "DURATION")]
-    overlap: Option<When>,
     #[command(flatten)]
     place: KeyStoreArgs,
 }
@@ -104,37 +78,20 @@ pub(crate) fn run(command: Command, out: &mut Printer) -> anyhow::Result<()> {
     match command {
         Command::Create(args) => create(&args, out),
         Command::List(args) => list(&args, out),
-        Command::Rotate(args) => rotate(args, out),
         Command::Revoke(args) => revoke(args, out),
     }
 }
 
 fn create(args: &KeyCreateArgs, out: &mut Printer) -> anyhow::Result<()> {
     let tenant = tenant_of(args.role, args.tenant.as_deref())?;
-    if args.queues.len() > KEY_QUEUES_MAX {
-        return Err(UsageError::new(format!("--queue: at most {KEY_QUEUES_MAX}")).into());
+    if args.expires_at.is_some_and(|at| at <= now()) {
+        return Err(UsageError::new("--expires-at is in the past").into());
     }
     let mut store = args.place.open()?;
-    let now = store.now()?;
-    let expires_at = args.expires.map(|when| when.ahead_of(now));
-    if expires_at.is_some_and(|at| at <= now) {
-        return Err(UsageError::new("--expires is in the past").into());
-    }
-    let (secret, record) = auth::new_key(&SystemDice, args.role, tenant, now);
-    let record = KeyRecord {
-        name: args.name.as_deref().map(Label::from),
-        note: args.note.as_deref().map(Label::from),
-        limits: KeyLimits {
-            scopes: (!args.scopes.is_empty()).then(|| args.scopes.iter().copied().collect()),
-            queues: (!args.queues.is_empty()).then(|| args.queues.iter().cloned().collect()),
-        },
-        created_by: Some(ACTOR.into()),
-        expires_at,
-        ..record
-    };
+    let note = args.note.as_deref().map(Label::from);
+    let (secret, record) = auth::new_key(&SystemDice, args.role, tenant, note, args.expires_at, store.now()?);
     store.put_key(&record)?;
-    let view = KeyView::from(record);
-    let created = CreatedKey { id: view.id, key: secret, role: view.role, tenant: view.tenant };
+    let created = CreatedKey { id: record.id.clone(), key: secret, role: record.role, tenant: tenant_word(&record) };
     if args.place.json {
         return Ok(out.json(&serde_json::to_string(&created)?)?);
     }
@@ -147,12 +104,11 @@ fn create(args: &KeyCreateArgs, out: &mut Printer) -> anyhow::Result<()> {
 
 fn list(args: &KeyListArgs, out: &mut Printer) -> anyhow::Result<()> {
     let mut store = args.place.open()?;
-    let keys: Vec<KeyView> = store.keys()?.into_iter().map(KeyView::from).collect();
+    let keys: Vec<KeyView> = store.keys()?.into_iter().map(view).collect();
     if args.place.json {
         return Ok(out.json(&serde_json::to_string(&KeysAnswer { keys })?)?);
     }
-    let mut table =
-        TextTable::new(["KEY", "NAME", "ROLE", "TENANT", "SCOPES", "QUEUES", "STATE", "CREATED", "LAST USED", "NOTE"]);
+    let mut table = TextTable::new(["KEY", "ROLE", "TENANT", "STATE", "CREATED", "NOTE"]);
     for key in keys {
         let state = match (key.revoked_at, key.expires_at) {
             (Some(at), _) => format!("revoked {}", relative(at, now())),
@@ -161,41 +117,9 @@ fn list(args: &KeyListArgs, out: &mut Printer) -> anyhow::Result<()> {
             (None, None) => "good".into(),
         };
         let created = relative(key.created_at, now());
-        let used = key.last_used_at.map_or_else(|| "never".to_owned(), |at| relative(at, now()));
-        let (role, scopes, queues) = (key.role.to_string(), listed(key.scopes), listed(key.queues));
-        let (name, note) = (or_dash(key.name), or_dash(key.note));
-        table.row([key.id, name, role, key.tenant, scopes, queues, state, created, used, note]);
+        table.row([key.id, key.role.to_string(), key.tenant, state, created, or_dash(key.note)]);
     }
     Ok(out.table(table)?)
-}
-
-/// All where nothing narrows it.
-fn listed<T: ToString>(words: Option<Vec<T>>) -> String {
-    words.map_or_else(|| "all".to_owned(), |words| words.iter().map(T::to_string).collect::<Vec<_>>().join(","))
-}
-
-fn rotate(args: RotateArgs, out: &mut Printer) -> anyhow::Result<()> {
-    let overlap_ms = match args.overlap {
-        None => 0,
-        Some(When::Ago(ms)) if ms <= KEY_OVERLAP_MS_MAX => ms,
-        Some(When::Ago(_) | When::At(_)) => {
-            return Err(UsageError::new("--overlap is a duration of at most 30d, such as 1h").into());
-        }
-    };
-    let (key, new_hash) = auth::new_secret(&SystemDice);
-    let new_id = auth::new_id(&SystemDice, "key");
-    let rotation = KeyRotation { id: args.id, new_id, new_hash, overlap_ms, actor: ACTOR.into() };
-    let RotatedRecord { successor, replaced_until } = args.place.open()?.rotate_key(&rotation)?;
-    let (replaces, expires_at) = (rotation.id, successor.expires_at);
-    let rotated = RotatedKey { id: successor.id, key, replaces, replaced_until, expires_at };
-    if args.place.json {
-        return Ok(out.json(&serde_json::to_string(&rotated)?)?);
-    }
-    out.line(&rotated.key)?;
-    Ok(out.line(format_args!(
-        "(key {} replaces {}, which works until {replaced_until}; the new one is not shown again)",
-        rotated.id, rotated.replaces
-    ))?)
 }
 
 fn revoke(args: RevokeArgs, out: &mut Printer) -> anyhow::Result<()> {
@@ -204,7 +128,7 @@ fn revoke(args: RevokeArgs, out: &mut Printer) -> anyhow::Result<()> {
     for id in args.ids {
         store.revoke_key(&id)?;
         match store.keys()?.into_iter().find(|key| key.id == id) {
-            Some(key) if args.place.json => out.json(&serde_json::to_string(&KeyView::from(key))?)?,
+            Some(key) if args.place.json => out.json(&serde_json::to_string(&view(key))?)?,
             Some(_) => out.line(format_args!("revoked {id}"))?,
             None => unknown.push(id),
         }
@@ -224,6 +148,16 @@ fn tenant_of(role: Role, named: Option<&str>) -> anyhow::Result<Option<Tenant>> 
             Ok(Some(name.parse().map_err(|bad| UsageError::new(format!("--tenant {name}: {bad}")))?))
         }
     }
+}
+
+fn tenant_word(key: &KeyRecord) -> String {
+    key.tenant.as_ref().map_or_else(|| "*".into(), ToString::to_string)
+}
+
+fn view(key: KeyRecord) -> KeyView {
+    let tenant = tenant_word(&key);
+    let KeyRecord { id, role, note, created_at, expires_at, revoked_at, .. } = key;
+    KeyView { id, role, tenant, note, created_at, expires_at, revoked_at }
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@ use clap::Subcommand;
 use redrive_client::Error;
 use redrive_core::ids::QueueName;
 use redrive_core::policy::{
-    BreakerLayer, Budgets, DetectLayer, PayloadShape, PolicyLayer, Preflight, Preset, ReplayApproval, RetentionLayer,
-    RetryBy, StrategiesLayer,
+    BreakerLayer, Budgets, DetectLayer, PayloadShape, PolicyLayer, Preflight, Preset, ReplayApproval, RetryBy,
+    StrategiesLayer,
 };
 use redrive_core::text::Label;
 use redrive_core::wire::{QueueSettings, QueueView};
@@ -116,9 +116,6 @@ pub(crate) struct SetArgs {
     /// How long a run waits for an approval
     #[arg(long, value_name = "MS")]
     approval_expires_ms: Option<u64>,
-    /// How long ended runs are kept, as JSON: {"closed_days":30,"dead_days":90,"payload_days":30}
-    #[arg(long, value_name = "JSON", value_parser = wire_json::<RetentionLayer>)]
-    retention: Option<RetentionLayer>,
     /// Reset all other settings
     #[arg(long)]
     reset: bool,
@@ -221,8 +218,6 @@ impl SetArgs {
             breaker: self.breaker.or(before.policy.breaker),
             // Limits are per tenant, not per queue.
             limits: before.policy.limits,
-            retention: self.retention.or(before.policy.retention),
-            redact: before.policy.redact,
         };
         QueueSettings {
             owner: self.owner.as_deref().map(Label::from).or(before.owner),
@@ -248,10 +243,6 @@ fn page(queue: &QueueView, out: &mut Printer) -> anyhow::Result<()> {
         ("scheduled".into(), queue.scheduled.to_string()),
         ("running".into(), queue.running.to_string()),
         ("last lease call".into(), or_dash(queue.last_lease_call_at.map(|at| relative(at, now())))),
-        ("closed runs kept".into(), format!("{} days", queue.retention.closed_days)),
-        ("dead letters kept".into(), format!("{} days", queue.retention.dead_days)),
-        ("payloads kept".into(), format!("{} days", queue.retention.payload_days)),
-        ("next removal".into(), or_dash(queue.next_removal_at.map(|at| relative(at, now())))),
     ];
     if let serde_json::Value::Object(policy) = serde_json::to_value(&settings.policy)? {
         facts.extend(policy.into_iter().map(|(name, value)| (name, value.to_string())));

@@ -11,19 +11,15 @@ use redrive_core::ids::QueueName;
 use redrive_core::policy::Policies;
 use redrive_core::text::Label;
 use redrive_core::wire::{QueueSettings, Role};
-use redrive_engine::audit::CONFIG;
-use redrive_engine::tasks::Tasks;
-use redrive_engine::{AuditSettings, Dice, KeyRecord, Store, SystemClock, SystemDice, Vault};
-use redrive_server::auth::{Oidc, OidcConfig, PortalSettings};
-use redrive_server::{Config, Edge, Server, ServerLimits, auth};
+use redrive_engine::{Dice, Store, SystemClock, SystemDice};
+use redrive_server::{Config, Server, ServerLimits, auth};
 use redrive_store::copy::StoreAddress;
 use redrive_store::postgres::PgStore;
 use redrive_store::sqlite::SqliteStore;
 use redrive_store::{postgres, sqlite};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::commands::backup::BackupSchedule;
-use crate::config::{ConfigFile, ConfigPath, FlagSettings, OidcSection, Settings, TlsFiles};
+use crate::config::{ConfigFile, ConfigPath, FlagSettings, Settings};
 use crate::log;
 use crate::out::Printer;
 
@@ -51,17 +47,10 @@ pub(crate) fn run(args: Args, out: &mut Printer) -> anyhow::Result<()> {
 async fn serve(settings: &Settings, file: ConfigFile, out: &mut Printer) -> anyhow::Result<()> {
     // Before anything else, so that no signal falls between.
     let mut signals = Signals::new()?;
-    let ConfigFile { policies, queues, rules, backup, audit, oidc, portal, encryption, .. } = file;
-    let config = server_config(settings, oidc.as_ref(), portal)?;
-    config.check()?;
-    let schedule = BackupSchedule::of(backup.as_ref(), &settings.store)?;
-    let store = open(&settings.store, policies, audit.into(), encryption.vault()?).await?;
+    let ConfigFile { policies, queues, rules, .. } = file;
+    let store = open(&settings.store, policies).await?;
     set_queues(store.as_ref(), queues).await?;
-    let server = Server::start(config, store.clone(), Arc::new(SystemDice), rules.compiled()).await?;
-    let tasks = Tasks::default();
-    if let Some(schedule) = schedule {
-        tasks.start("backup", schedule.run(server.backups()));
-    }
+    let server = Server::start(server_config(settings)?, store.clone(), Arc::new(SystemDice), rules.compiled()).await?;
     let begun = greet(&server, store.as_ref(), &settings.store, out).await;
     if begun.is_ok() {
         signals.next().await;
@@ -76,18 +65,12 @@ async fn serve(settings: &Settings, file: ConfigFile, out: &mut Printer) -> anyh
     }
 }
 
-async fn open(
-    place: &StoreAddress,
-    policies: Policies,
-    audit: AuditSettings,
-    vault: Arc<Vault>,
-) -> anyhow::Result<Arc<dyn Store>> {
+async fn open(place: &StoreAddress, policies: Policies) -> anyhow::Result<Arc<dyn Store>> {
     let dice = Arc::new(SystemDice);
     Ok(match place {
         StoreAddress::Folder(folder) => {
             let (folder, clock) = (folder.clone(), Arc::new(SystemClock));
-            let options = sqlite::Options { folder, clock, dice, policies };
-            Arc::new(SqliteStore::open_encrypted(options, vault)?.with_audit(audit))
+            Arc::new(SqliteStore::open(sqlite::Options { folder, clock, dice, policies })?)
         }
         StoreAddress::Database(url) => {
             let options = postgres::Options {
@@ -97,10 +80,7 @@ async fn open(
                 policies,
                 writer_connections: postgres::WRITER_CONNECTIONS,
             };
-            if audit.head_to.is_none() {
-                tracing::warn!("the audit log's head is kept in the database alone: set head_to in [audit]");
-            }
-            Arc::new(PgStore::open_encrypted(options, vault).await.context("the database")?.with_audit(audit))
+            Arc::new(PgStore::open(options).await.context("the database")?)
         }
     })
 }
@@ -108,15 +88,12 @@ async fn open(
 /// Queue settings in the configuration replace those set before.
 async fn set_queues(store: &dyn Store, queues: BTreeMap<QueueName, QueueSettings>) -> anyhow::Result<()> {
     for (name, settings) in queues {
-        store
-            .put_queue(name.clone(), settings, CONFIG.into())
-            .await
-            .with_context(|| format!("setting queue {name}"))?;
+        store.put_queue(name.clone(), settings).await.with_context(|| format!("setting queue {name}"))?;
     }
     Ok(())
 }
 
-fn server_config(settings: &Settings, oidc: Option<&OidcSection>, portal: PortalSettings) -> anyhow::Result<Config> {
+fn server_config(settings: &Settings) -> anyhow::Result<Config> {
     let limits = ServerLimits {
         body_max_bytes: usize::try_from(settings.body_max_bytes)?,
         in_flight_max_bytes: usize::try_from(settings.in_flight_max_bytes)?,
@@ -124,22 +101,7 @@ fn server_config(settings: &Settings, oidc: Option<&OidcSection>, portal: Portal
         grace_ms: settings.grace_ms,
         ..ServerLimits::default()
     };
-    let tls = settings.tls.as_ref().map(TlsFiles::load).transpose()?;
-    let edge = Edge { tls, behind_proxy: settings.behind_proxy, trusted_proxies: settings.trusted_proxies.clone() };
-    let (listen, metrics_listen) = (settings.listen, settings.metrics_listen);
-    let sso = oidc.map(sign_on).transpose()?;
-    Ok(Config { listen, metrics_listen, limits, portal, replica: replica_name(), edge, sso })
-}
-
-fn sign_on(section: &OidcSection) -> anyhow::Result<Oidc> {
-    let client_secret = match &section.client_secret_env {
-        // The error would repeat a value that is no text.
-        Some(name) => Some(std::env::var(name).map_err(|_| anyhow!("[oidc] client_secret_env: {name} is not set"))?),
-        None => None,
-    };
-    let groups = section.roles().map_err(|(_, what)| anyhow!("[oidc]: {what}"))?;
-    let (issuer, client_id) = (section.issuer.clone(), section.client_id.clone());
-    Ok(Oidc::new(OidcConfig { issuer, client_id, client_secret, groups })?)
+    Ok(Config { listen: settings.listen, metrics_listen: settings.metrics_listen, limits, replica: replica_name() })
 }
 
 /// A unique name for this process, even if its pid is reused.
@@ -163,15 +125,14 @@ async fn greet(server: &Server, store: &dyn Store, place: &StoreAddress, out: &m
     }
     let address = server.address();
     tracing::info!(%address, store = ?place, "listening");
-    match store.master_key_id() {
-        Some(master_key) => tracing::info!(master_key, "payloads are encrypted at rest"),
-        None => tracing::warn!("payloads are stored in clear text: [encryption] is not set"),
-    }
     if let Some(address) = server.metrics_address() {
         tracing::info!(%address, "serving /metrics");
     }
+    for address in [Some(address), server.metrics_address()].into_iter().flatten().filter(|at| is_exposed(*at)) {
+        tracing::warn!(%address, "plain HTTP beyond this machine: keys and payloads travel in clear text without a TLS proxy");
+    }
     // The output may be closed; the log has the address.
-    let _ = out.line(format_args!("listening on {}", server.url())).and_then(|()| out.flush());
+    let _ = out.line(format_args!("listening on http://{address}")).and_then(|()| out.flush());
     Ok(())
 }
 
@@ -183,8 +144,7 @@ pub(crate) fn is_exposed(address: SocketAddr) -> bool {
 /// None if another server made it at the same time.
 async fn first_key(store: &dyn Store) -> anyhow::Result<Option<String>> {
     let note = Label::from("made on the first start");
-    let (secret, record) = auth::new_key(&SystemDice, Role::Admin, None, store.now());
-    let record = KeyRecord { note: Some(note), created_by: Some(Label::from("engine")), ..record };
+    let (secret, record) = auth::new_key(&SystemDice, Role::Admin, None, Some(note), None, store.now());
     Ok(store.put_first_key(record).await?.then_some(secret))
 }
 

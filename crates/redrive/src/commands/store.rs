@@ -1,4 +1,4 @@
-//! `redrive store`: copies a store into another, checks one for damage, backs it up and restores it.
+//! `redrive store`: copies a store into another, or checks one for damage.
 
 use clap::Subcommand;
 use redrive_core::time::Timestamp;
@@ -7,7 +7,6 @@ use redrive_store::classify;
 use redrive_store::copy::{Copied, Progress, StoreAddress, copy};
 use serde::Serialize;
 
-use crate::commands::backup::{self, BackupArgs, ReleaseArgs, RestoreArgs, RestoredArgs};
 use crate::commands::doctor::{Finding, FindingLevel, cannot_check, conclude, database, integrity, setup};
 use crate::commands::now;
 use crate::commands::offline::{self, OfflineStore};
@@ -21,24 +20,12 @@ pub(crate) enum Command {
     Copy(CopyArgs),
     /// Check a store for damage and verify its counters
     Check(CheckArgs),
-    /// Back a SQLite store up, with or without a running server
-    Backup(BackupArgs),
-    /// Restore a backup into a new folder; the store starts frozen
-    Restore(RestoreArgs),
-    /// Mark a PostgreSQL database as restored: its leases end and it starts frozen
-    Restored(RestoredArgs),
-    /// Release a restored store: leases and retries go on
-    Release(ReleaseArgs),
 }
 
 pub(crate) fn run(command: Command, out: &mut Printer) -> anyhow::Result<()> {
     match command {
         Command::Copy(args) => crate::commands::block_on(copy_store(args, out)),
         Command::Check(args) => check(&args, out),
-        Command::Backup(args) => backup::make(&args, out),
-        Command::Restore(args) => backup::restore(&args, out),
-        Command::Restored(args) => backup::mark_restored(&args, out),
-        Command::Release(args) => crate::commands::block_on(backup::release(args, out)),
     }
 }
 

@@ -93,14 +93,7 @@ async fn health(args: TenantHealthArgs, out: &mut Printer) -> anyhow::Result<()>
     let limits = health.limits.map(|limits| {
         let running = limits.max_running.map(|most| format!("{} of {most} attempts under way", limits.running));
         let rate = limits.leases_per_s.map(|rate| format!("{rate} leases a second"));
-        let used = |used: Option<f64>, most: Option<f64>, what: &str| {
-            most.map(|most| format!("{:.1} of {most} {what} a second", used.unwrap_or(0.0)))
-        };
-        let requests = used(limits.requests_used, limits.requests_per_s, "requests");
-        let reports = used(limits.reports_used, limits.reports_per_s, "reports");
-        let dead = limits.open_dead.map(|most| format!("{} of {most} dead letters", health.dead));
-        let over = (!limits.used_up.is_empty()).then(|| format!("used up: {}", limits.used_up.join(", ")));
-        ("limits", [running, rate, requests, reports, dead, over].into_iter().flatten().collect::<Vec<_>>().join(", "))
+        ("limits", running.into_iter().chain(rate).collect::<Vec<_>>().join(", "))
     });
     for (name, value) in facts.into_iter().chain(limits) {
         out.line(format_args!("{name:<31}{value}"))?;

@@ -10,100 +10,29 @@ use std::sync::Arc;
 use redrive_core::classify::user_rules::{UserRule, UserRules, compile};
 use redrive_core::detect::OutputSchema;
 use redrive_core::ids::QueueName;
-use redrive_core::ip_range::BadIpRange;
 use redrive_core::models::{ModelEntry, Models};
-use redrive_core::outbound::OutboundPolicy;
 use redrive_core::policy::{Agents, Policies, PolicyLayer, RetryBy, TenantPolicy};
-use redrive_core::sso::{BadGroupRole, GroupRoles};
 use redrive_core::text::{LABEL_MAX_BYTES, Label};
 use redrive_core::wire::QueueSettings;
-use redrive_server::auth::PortalSettings;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue, ValueDeserializer};
 
-use super::encryption::EncryptionSection;
 use super::reference::{fields, nearest};
-use super::settings::{AuditSection, BackupKeys, BackupSection, ServerSection};
+use super::settings::ServerSection;
 use crate::whole::{self, CONFIG_MAX_BYTES};
 
-pub(super) const SECTIONS: [&str; 14] = [
-    "server",
-    "encryption",
-    "audit",
-    "portal",
-    "defaults",
-    "tier",
-    "queue",
-    "tenant",
-    "agent",
-    "rule",
-    "model",
-    "backup",
-    "outbound",
-    "oidc",
-];
+pub(super) const SECTIONS: [&str; 8] = ["server", "defaults", "tier", "queue", "tenant", "agent", "rule", "model"];
 
 /// A checked configuration file.
 #[derive(Debug, Default)]
 pub(crate) struct ConfigFile {
     pub(crate) server: ServerSection,
-    pub(crate) encryption: EncryptionSection,
-    pub(crate) audit: AuditSection,
-    pub(crate) portal: PortalSettings,
     pub(crate) policies: Policies,
     pub(crate) queues: BTreeMap<QueueName, QueueSettings>,
     pub(crate) rules: Rules,
-    pub(crate) backup: Option<BackupSection>,
-    pub(crate) outbound: OutboundPolicy,
-    pub(crate) oidc: Option<OidcSection>,
-}
-
-/// `[oidc]`
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
-pub(crate) struct OidcSection {
-    /// The OpenID provider, as its ID tokens name it. A trusted address.
-    pub(crate) issuer: String,
-    /// The id under which the desk is registered there.
-    pub(crate) client_id: String,
-    /// The environment variable that holds the client's secret; without it the client is public.
-    pub(crate) client_secret_env: Option<String>,
-    /// Groups of the provider with the role they give: `admin`, `operator` or `tenant:NAME`.
-    pub(crate) groups: BTreeMap<String, String>,
-}
-
-impl OidcSection {
-    /// The roles of the groups; the first mistake with its key.
-    pub(crate) fn roles(&self) -> Result<GroupRoles, (&'static str, String)> {
-        if !is_trustworthy(&self.issuer) {
-            return Err(("issuer", "`issuer` must be an https:// address without a query".into()));
-        }
-        if self.groups.is_empty() {
-            return Err(("groups", "`groups` must name at least one group: nobody could sign in".into()));
-        }
-        let role = |(name, role): (&String, &String)| Ok((name.clone(), role.parse()?));
-        let roles = self.groups.iter().map(role).collect::<Result<_, BadGroupRole>>();
-        roles.map(GroupRoles::new).map_err(|bad| ("groups", bad.to_string()))
-    }
-}
-
-/// Tokens of an issuer on plain HTTP could be forged on the way; on this machine there is no way.
-fn is_trustworthy(issuer: &str) -> bool {
-    let local = ["http://127.0.0.1", "http://localhost", "http://[::1]"];
-    let is_local = local
-        .iter()
-        .any(|host| issuer.strip_prefix(host).is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '/'])));
-    (issuer.starts_with("https://") || is_local) && !issuer.contains(['?', '#', '@'])
-}
-
-/// `[outbound]`
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(default)]
-pub(super) struct OutboundKeys {
-    /// Address ranges that requests to the outside may reach beside public addresses, such as `10.20.0.0/16`.
-    allow: Vec<String>,
 }
 
 /// A queue's own keys, beside those of its policy.
@@ -120,14 +49,6 @@ pub(super) struct QueueKeys {
     retry_by: Option<RetryBy>,
     /// A file with a JSON Schema for outputs, relative to this file; the same as `output_schema` under `detect`.
     output_schema_file: Option<String>,
-}
-
-/// The tenant portal.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-pub(super) struct PortalKeys {
-    /// Origins that may show the portal inside their own pages, such as `https://app.example.com`; none by default.
-    #[serde(default)]
-    frame_ancestors: Vec<String>,
 }
 
 /// What an agent can do.
@@ -159,28 +80,6 @@ impl ConfigFile {
             file.server.check().map_err(|bad| section.complain_of_value(bad.key, bad.to_string()))?;
             section.finish()?;
         }
-        if let Some(value) = root.remove("audit") {
-            let mut section = Section::new(source, "audit", value)?;
-            file.audit = section.take()?;
-            if file.audit.audit_days == Some(0) {
-                return Err(section.complain_of_value("audit_days", "`audit_days` must be 1 or more"));
-            }
-            section.finish()?;
-        }
-        if let Some(value) = root.remove("portal") {
-            let mut section = Section::new(source, "portal", value)?;
-            let PortalKeys { frame_ancestors } = section.take()?;
-            file.portal = PortalSettings { frame_ancestors };
-            file.portal.check().map_err(|bad| section.complain_of_value("frame_ancestors", bad.to_string()))?;
-            section.finish()?;
-        }
-        if let Some(value) = root.remove("encryption") {
-            let mut section = Section::new(source, "encryption", value)?;
-            let keys: EncryptionSection = section.take()?;
-            keys.check().map_err(|(key, what)| section.complain_of_value(key, what))?;
-            section.finish()?;
-            file.encryption = keys.beside(source.path);
-        }
         if let Some(value) = root.remove("defaults") {
             file.policies.defaults = policy_only(source, "defaults", value)?;
         }
@@ -203,30 +102,9 @@ impl ConfigFile {
         if let Some(value) = root.remove("model") {
             file.policies.models = models(source, value)?;
         }
-        if let Some(value) = root.remove("backup") {
-            file.backup = Some(backup(source, value)?);
-        }
-        if let Some(value) = root.remove("outbound") {
-            file.outbound = outbound(source, value)?;
-        }
-        if let Some(value) = root.remove("oidc") {
-            let mut section = Section::new(source, "oidc", value)?;
-            let oidc: OidcSection = section.take()?;
-            oidc.roles().map_err(|(key, what)| section.complain_of_value(key, what))?;
-            section.finish()?;
-            file.oidc = Some(oidc);
-        }
         nothing_else(source, &root)?;
         Ok(file)
     }
-}
-
-fn backup(source: ConfigText<'_>, value: Spanned<DeValue<'_>>) -> Result<BackupSection, Complaint> {
-    let mut section = Section::new(source, "backup", value)?;
-    let keys: BackupKeys = section.take()?;
-    let backup = BackupSection::try_from(keys).map_err(|bad| section.complain_of_value(bad.key, bad.to_string()))?;
-    section.finish()?;
-    Ok(backup)
 }
 
 type NamedSection<'a> = (Spanned<DeString<'a>>, Spanned<DeValue<'a>>);
@@ -312,15 +190,6 @@ fn agents(source: ConfigText<'_>, root: &mut DeTable<'_>) -> Result<Agents, Comp
         agents.insert(Label::from(name.get_ref().as_ref()), can);
     }
     Ok(Agents::new(agents))
-}
-
-fn outbound(source: ConfigText<'_>, value: Spanned<DeValue<'_>>) -> Result<OutboundPolicy, Complaint> {
-    let mut section = Section::new(source, "outbound", value)?;
-    let OutboundKeys { allow } = section.take()?;
-    let ranges = allow.iter().map(|range| range.parse()).collect::<Result<_, BadIpRange>>();
-    let ranges = ranges.map_err(|bad| section.complain_of_value("allow", bad.to_string()))?;
-    section.finish()?;
-    Ok(OutboundPolicy::new(ranges))
 }
 
 /// Reads a schema from its file.

@@ -3,15 +3,12 @@
 use std::fmt::Write;
 
 use redrive_core::models::ModelEntry;
-use redrive_core::policy::{
-    BreakerLayer, Budgets, DetectLayer, Limits, PayloadShape, PolicyLayer, RedactLayer, StrategyLayer,
-};
+use redrive_core::policy::{BreakerLayer, Budgets, DetectLayer, Limits, PayloadShape, PolicyLayer, StrategyLayer};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::Value;
 
-use super::encryption::EncryptionSection;
-use super::file::{AgentKeys, OidcSection, OutboundKeys, PortalKeys, QueueKeys, TenantKeys};
-use super::settings::{AuditSection, BackupKeys, ServerSection};
+use super::file::{AgentKeys, QueueKeys, TenantKeys};
+use super::settings::ServerSection;
 
 const EXAMPLE: &str = include_str!("example.toml");
 
@@ -30,13 +27,6 @@ pub(crate) fn page() -> String {
         "Each also as a flag and in the environment: `listen` is `--listen` and `REDRIVE_LISTEN`.",
         &fields::<ServerSection>(),
     );
-    let audit = "The [audit log](audit.md).";
-    table(&mut page, "`[audit]`", audit, &fields::<AuditSection>());
-    let portal =
-        "Links that log the browsers of a tenant's people in: [keys and the portal](keys.md#the-tenant-portal).";
-    table(&mut page, "`[portal]`", portal, &fields::<PortalKeys>());
-    let encryption = "Encryption at rest, off without this section: [encryption](encryption.md).";
-    table(&mut page, "`[encryption]`", encryption, &fields::<EncryptionSection>());
     let policy = "The figures of a policy: in `[defaults]`, `[tier.NAME]`, `[queue.NAME]` and `[tenant.NAME]`, each over the ones\n\
                   before it. A `preset` brings its own budget and schedule, which outrank single figures of an earlier layer.";
     table(&mut page, "Policy", policy, &fields::<PolicyLayer>());
@@ -50,10 +40,9 @@ pub(crate) fn page() -> String {
     table(&mut page, "`detect`", detect, &fields::<DetectLayer>());
     let breaker = "In `[defaults.breaker]` and the same under the other layers: [breakers](breakers.md).";
     table(&mut page, "`breaker`", breaker, &fields::<BreakerLayer>());
-    let limits = "In `[defaults.limits]`, `[tier.NAME.limits]` and `[tenant.NAME.limits]`: [limits](breakers.md#limits), [quotas](limits.md#quotas).";
+    let limits =
+        "In `[defaults.limits]`, `[tier.NAME.limits]` and `[tenant.NAME.limits]`: [limits](breakers.md#limits).";
     table(&mut page, "`limits`", limits, &fields::<Limits>());
-    let redact = "In `[defaults.redact]` and the same under the other layers: [redaction](redaction.md).";
-    table(&mut page, "`redact`", redact, &fields::<RedactLayer>());
     let queue = "Beside the policy's figures. A queue that is named here is set again at every start.";
     table(&mut page, "`[queue.NAME]`", queue, &fields::<QueueKeys>());
     table(&mut page, "`[tenant.NAME]`", "Beside the policy's figures.", &fields::<TenantKeys>());
@@ -64,12 +53,6 @@ pub(crate) fn page() -> String {
     table(&mut page, "`payload`", payload, &fields::<PayloadShape>());
     let model = "What a model takes, over the built-in catalogue: [preflight](preflight.md).";
     table(&mut page, "`[[model]]`", model, &fields::<ModelEntry>());
-    let backup = "Backups that the server makes of its SQLite store: [backup and restore](backup.md).";
-    table(&mut page, "`[backup]`", backup, &fields::<BackupKeys>());
-    let outbound = "The one HTTP client for requests to the outside: [outgoing requests](outbound.md).";
-    table(&mut page, "`[outbound]`", outbound, &fields::<OutboundKeys>());
-    let oidc = "Login to the desk through an OpenID provider: [single sign-on](sso.md).";
-    table(&mut page, "`[oidc]`", oidc, &fields::<OidcSection>());
     page
 }
 
@@ -193,7 +176,6 @@ mod tests {
     fn the_example_has_every_key_there_is() {
         let all = [
             fields::<ServerSection>(),
-            fields::<EncryptionSection>(),
             fields::<PolicyLayer>(),
             fields::<StrategyLayer>(),
             fields::<Budgets>(),
@@ -204,8 +186,6 @@ mod tests {
             fields::<TenantKeys>(),
             fields::<AgentKeys>(),
             fields::<ModelEntry>(),
-            fields::<OutboundKeys>(),
-            fields::<OidcSection>(),
         ];
         for field in all.concat() {
             // Of two that exclude each other, one is commented out.
@@ -221,7 +201,6 @@ mod tests {
     fn every_key_is_explained() {
         let explained = [
             fields::<ServerSection>(),
-            fields::<EncryptionSection>(),
             fields::<PolicyLayer>(),
             fields::<StrategyLayer>(),
             fields::<Budgets>(),
@@ -229,8 +208,6 @@ mod tests {
             fields::<BreakerLayer>(),
             fields::<Limits>(),
             fields::<AgentKeys>(),
-            fields::<OutboundKeys>(),
-            fields::<OidcSection>(),
         ];
         for field in explained.concat() {
             assert!(!field.about.is_empty() && !field.kind.is_empty(), "{field:?}");

@@ -7,9 +7,6 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::Args;
-use redrive_core::ip_range::{BadIpRange, IpRange};
-use redrive_engine::AuditSettings;
-use redrive_server::{TlsError, TlsPair};
 use redrive_store::copy::StoreAddress;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -33,14 +30,6 @@ pub(crate) struct ServerSection {
     pub(crate) database_url: Option<DatabaseUrl>,
     /// Where to serve `/metrics` without a key; nowhere if absent.
     pub(crate) metrics_listen: Option<String>,
-    /// The certificate chain for TLS, in PEM format; read again when it changes. Needs `tls_key`.
-    pub(crate) tls_cert: Option<PathBuf>,
-    /// The private key of `tls_cert`, in PEM format.
-    pub(crate) tls_key: Option<PathBuf>,
-    /// Allows plain HTTP beyond this machine, because a TLS proxy is in front.
-    pub(crate) behind_proxy: Option<bool>,
-    /// Address ranges of proxies whose `X-Forwarded-…` and `Forwarded` headers are believed.
-    pub(crate) trusted_proxies: Option<Vec<String>>,
     /// How long requests in flight may take after a stop, in milliseconds.
     pub(crate) grace_ms: Option<u64>,
     /// Log format: `auto` is text on a terminal and JSON otherwise.
@@ -53,57 +42,6 @@ pub(crate) struct ServerSection {
     pub(crate) in_flight_max_bytes: Option<u64>,
     /// How long a body may take to arrive, in milliseconds.
     pub(crate) body_timeout_ms: Option<u64>,
-}
-
-/// `[backup]`
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(default)]
-pub(crate) struct BackupKeys {
-    /// The folder that gets the backups.
-    to: Option<PathBuf>,
-    /// Hours between two backups, 1 to 8760; 24 if absent.
-    every_hours: Option<u64>,
-    /// How many of the newest backups are kept, 1 to 1000; 7 if absent.
-    keep: Option<u64>,
-}
-
-/// Scheduled backups, checked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct BackupSection {
-    pub(crate) to: PathBuf,
-    pub(crate) every_hours: u64,
-    pub(crate) keep: usize,
-}
-
-impl TryFrom<BackupKeys> for BackupSection {
-    type Error = BadServerSetting;
-
-    fn try_from(said: BackupKeys) -> Result<Self, BadServerSetting> {
-        let missing = || BadServerSetting { key: "to", must_be: "the folder that gets the backups".into() };
-        let keep = within("keep", said.keep, 7, 1, 1_000)?;
-        Ok(Self {
-            to: said.to.filter(|to| !to.as_os_str().is_empty()).ok_or_else(missing)?,
-            every_hours: within("every_hours", said.every_hours, 24, 1, 8_760)?,
-            keep: usize::try_from(keep).unwrap_or(usize::MAX),
-        })
-    }
-}
-
-/// `[audit]`
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(default)]
-pub(crate) struct AuditSection {
-    /// The file that keeps the head of the audit log outside the database. By default `audit-head.jsonl` in the data folder;
-    /// with PostgreSQL none.
-    pub(crate) head_to: Option<PathBuf>,
-    /// Removes entries after so many days, once `redrive audit export` has exported them. By default they stay for ever.
-    pub(crate) audit_days: Option<u32>,
-}
-
-impl From<AuditSection> for AuditSettings {
-    fn from(section: AuditSection) -> Self {
-        Self { head_to: section.head_to, days: section.audit_days }
-    }
 }
 
 /// The same as flags, each also from the environment.
@@ -121,19 +59,6 @@ pub(crate) struct FlagSettings {
     /// Where to serve /metrics without a key
     #[arg(long, env = "REDRIVE_METRICS_LISTEN", hide_env_values = true, value_name = "ADDRESS")]
     metrics_listen: Option<String>,
-    /// The certificate chain for TLS, in PEM format; read again when it changes
-    #[arg(long, env = "REDRIVE_TLS_CERT", hide_env_values = true, value_name = "FILE", requires = "tls_key")]
-    tls_cert: Option<PathBuf>,
-    /// The private key of the certificate, in PEM format
-    #[arg(long, env = "REDRIVE_TLS_KEY", hide_env_values = true, value_name = "FILE", requires = "tls_cert")]
-    tls_key: Option<PathBuf>,
-    /// Allow plain HTTP beyond this machine, because a TLS proxy is in front
-    #[arg(long, env = "REDRIVE_BEHIND_PROXY", hide_env_values = true, num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "true", value_name = "BOOL")]
-    behind_proxy: Option<bool>,
-    /// Address ranges of proxies whose forwarding headers are believed, separated by commas
-    #[arg(long, env = "REDRIVE_TRUSTED_PROXIES", hide_env_values = true, value_name = "RANGES", value_delimiter = ',')]
-    trusted_proxies: Option<Vec<String>>,
     /// How long requests in flight may take after a stop [default: 10000]
     #[arg(long, env = "REDRIVE_GRACE_MS", hide_env_values = true, value_name = "MS")]
     grace_ms: Option<u64>,
@@ -162,18 +87,11 @@ impl FlagSettings {
             // A flag replaces both ways to name the store.
             (file.data, file.database_url) = (None, None);
         }
-        if self.tls_cert.is_some() {
-            (file.tls_cert, file.tls_key) = (None, None);
-        }
         ServerSection {
             listen: self.listen.or(file.listen),
             data: self.data.or(file.data),
             database_url: self.database_url.or(file.database_url),
             metrics_listen: self.metrics_listen.or(file.metrics_listen),
-            tls_cert: self.tls_cert.or(file.tls_cert),
-            tls_key: self.tls_key.or(file.tls_key),
-            behind_proxy: self.behind_proxy.or(file.behind_proxy),
-            trusted_proxies: self.trusted_proxies.or(file.trusted_proxies),
             grace_ms: self.grace_ms.or(file.grace_ms),
             log_format: self.log_format.or(file.log_format),
             log: self.log.or(file.log),
@@ -190,28 +108,12 @@ pub(crate) struct Settings {
     pub(crate) listen: SocketAddr,
     pub(crate) store: StoreAddress,
     pub(crate) metrics_listen: Option<SocketAddr>,
-    pub(crate) tls: Option<TlsFiles>,
-    pub(crate) behind_proxy: bool,
-    pub(crate) trusted_proxies: Vec<IpRange>,
     pub(crate) grace_ms: u64,
     pub(crate) log_format: LogFormat,
     pub(crate) log: String,
     pub(crate) body_max_bytes: u64,
     pub(crate) in_flight_max_bytes: u64,
     pub(crate) body_timeout_ms: u64,
-}
-
-/// The certificate and its key.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct TlsFiles {
-    cert: PathBuf,
-    key: PathBuf,
-}
-
-impl TlsFiles {
-    pub(crate) fn load(&self) -> Result<TlsPair, TlsError> {
-        TlsPair::from_files(&self.cert, &self.key)
-    }
 }
 
 /// An invalid setting.
@@ -246,9 +148,6 @@ impl TryFrom<ServerSection> for Settings {
             listen: address("listen", said.listen.as_deref().unwrap_or(LISTEN_DEFAULT))?,
             store: one_store(&said)?,
             metrics_listen: said.metrics_listen.map(|at| address("metrics_listen", &at)).transpose()?,
-            tls: tls_files(said.tls_cert, said.tls_key)?,
-            behind_proxy: said.behind_proxy.unwrap_or_default(),
-            trusted_proxies: ranges("trusted_proxies", said.trusted_proxies.as_deref().unwrap_or_default())?,
             grace_ms: within("grace_ms", said.grace_ms, 10_000, 0, 3_600_000)?,
             log_format: said.log_format.unwrap_or_default(),
             log: said.log.unwrap_or_else(|| "info".into()),
@@ -279,22 +178,6 @@ fn one_store(said: &ServerSection) -> Result<StoreAddress, BadServerSetting> {
         });
     }
     Ok(place_of(said))
-}
-
-fn tls_files(cert: Option<PathBuf>, key: Option<PathBuf>) -> Result<Option<TlsFiles>, BadServerSetting> {
-    match (cert, key) {
-        (Some(cert), Some(key)) => Ok(Some(TlsFiles { cert, key })),
-        (None, None) => Ok(None),
-        (Some(_), None) => Err(BadServerSetting { key: "tls_cert", must_be: "set together with `tls_key`".into() }),
-        (None, Some(_)) => Err(BadServerSetting { key: "tls_key", must_be: "set together with `tls_cert`".into() }),
-    }
-}
-
-fn ranges(key: &'static str, texts: &[String]) -> Result<Vec<IpRange>, BadServerSetting> {
-    let parsed = texts.iter().map(|text| text.trim().parse());
-    parsed
-        .collect::<Result<_, BadIpRange>>()
-        .map_err(|bad| BadServerSetting { key, must_be: format!("address ranges: {bad}") })
 }
 
 fn within(key: &'static str, said: Option<u64>, default: u64, min: u64, max: u64) -> Result<u64, BadServerSetting> {
@@ -446,32 +329,6 @@ mod tests {
         let flags = Flags::parse_from(["redrive", "--data", "d"]).settings;
         assert_eq!(Settings::try_from(flags.over(&file)).unwrap().store, StoreAddress::Folder("d".into()));
         assert_eq!(Settings::try_from(file).unwrap().store, StoreAddress::Database("postgres://h/db".into()));
-    }
-
-    #[test]
-    fn a_certificate_needs_its_key() {
-        let alone = ServerSection { tls_cert: Some("c.pem".into()), ..ServerSection::default() };
-        assert_eq!(alone.check().unwrap_err().to_string(), "`tls_cert` must be set together with `tls_key`");
-        let file = ServerSection { tls_key: Some("k.pem".into()), ..alone };
-        let flags = Flags::parse_from(["redrive", "--tls-cert", "c2", "--tls-key", "k2"]).settings;
-        let files = |cert: &str, key: &str| Some(TlsFiles { cert: cert.into(), key: key.into() });
-        assert_eq!(Settings::try_from(flags.over(&file)).unwrap().tls, files("c2", "k2"));
-        assert_eq!(Settings::try_from(file).unwrap().tls, files("c.pem", "k.pem"));
-    }
-
-    #[test]
-    fn proxies_are_named_by_range() {
-        let line = ["redrive", "--behind-proxy", "--trusted-proxies", "10.0.0.0/8, ::1"];
-        let settings = Settings::try_from(Flags::parse_from(line).settings.over(&ServerSection::default())).unwrap();
-        assert!(settings.behind_proxy && settings.trusted_proxies[1].contains("::1".parse().unwrap()));
-        let bad = ServerSection { trusted_proxies: Some(vec!["10.0.0.1/8".into()]), ..ServerSection::default() };
-        assert_eq!(
-            bad.check().unwrap_err().to_string(),
-            "`trusted_proxies` must be address ranges: `10.0.0.1/8` has bits set beyond its prefix: did you mean `10.0.0.0/8`?"
-        );
-        let off = Flags::parse_from(["redrive", "--behind-proxy=false"]).settings;
-        let on = ServerSection { behind_proxy: Some(true), ..ServerSection::default() };
-        assert!(!Settings::try_from(off.over(&on)).unwrap().behind_proxy);
     }
 
     #[test]

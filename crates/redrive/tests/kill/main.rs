@@ -15,7 +15,6 @@ mod freezes;
 mod operations;
 mod replays;
 mod reports;
-mod sealing;
 #[path = "../support/mod.rs"]
 mod support;
 mod workers;

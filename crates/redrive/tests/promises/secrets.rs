@@ -77,53 +77,6 @@ fn keys_and_payloads_stay_out_of_logs_errors_and_pages() {
     assert!(!holds(&worker[8..]) && !holds(&admin[8..]), "only a hash is kept");
 }
 
-/// Canaries in payload, headers, error, response, outputs and edits; then every file of the store.
-fn canaries_in_the_store(encrypted: bool) -> Vec<String> {
-    let folder = folder();
-    if encrypted {
-        std::fs::write(folder.path().join("redrive.toml"), "[encryption]\nmaster_key_file = \"master.key\"\n").unwrap();
-        std::fs::write(folder.path().join("master.key"), "7e".repeat(32)).unwrap();
-    }
-    let log = folder.path().join("log");
-    let mut command = serve(folder.path());
-    let server = Server::of(command.args(["--log", "trace"]).stderr(File::create(&log).unwrap())).unwrap();
-    let mut http = Http::new(&server.url, server.key.as_deref().unwrap());
-    assert_eq!(http.post("/v1/failures", report("a", true)).unwrap().status, 201);
-    let fix = format!(r#"{{"fix":{{"json_patch":[{{"op":"replace","path":"/secret","value":"edit {CANARY}"}}]}}}}"#);
-    assert_eq!(http.post("/v1/runs/a/replay", fix).unwrap().status, 200);
-    let leased = http.post("/v1/leases", r#"{"max":1}"#).unwrap().json();
-    let lease = &leased["leases"].as_array().or(leased["runs"].as_array()).expect("a list of leases")[0];
-    assert!(lease.to_string().contains(&format!("edit {CANARY}")), "workers get the original: {lease}");
-    let token = lease["lease"].as_str().unwrap();
-    let done = format!(r#"{{"lease":"{token}","output":{{"answer":"{CANARY}"}}}}"#);
-    assert_eq!(http.post("/v1/runs/a/succeed", done).unwrap().status, 200);
-    let shown = http.get("/v1/runs/a").unwrap().text;
-    assert!(shown.matches(CANARY).count() > 5, "it is shown to whoever may read it: {shown}");
-    let mut found = Vec::new();
-    let look = |found: &mut Vec<String>| {
-        let files = std::fs::read_dir(folder.path().join("data")).unwrap().map(|file| file.unwrap().path());
-        for path in files.chain([log.clone()]) {
-            let bytes = std::fs::read(&path).unwrap_or_default();
-            if bytes.windows(CANARY.len()).any(|part| part == CANARY.as_bytes()) {
-                found.push(path.file_name().unwrap().to_string_lossy().into_owned());
-            }
-        }
-    };
-    // While the log of the database still has pages, and after it was folded.
-    look(&mut found);
-    server.signal("-TERM");
-    let (_, said) = server.ended();
-    assert!(!said.contains(CANARY));
-    look(&mut found);
-    found
-}
-
-#[test]
-fn an_encrypted_store_holds_no_canary_in_clear() {
-    assert_eq!(canaries_in_the_store(true), [] as [String; 0]);
-    assert!(canaries_in_the_store(false).contains(&"redrive.db".to_owned()), "the search finds what is there");
-}
-
 #[test]
 fn revoked_key_is_refused_within_a_second() {
     let folder = folder();

@@ -46,7 +46,6 @@ pub(crate) async fn list(app: App, call: ApiCall<TenantReader, Tenant, MessagesQ
     let filter = RunFilter {
         tenant: Some(call.path.clone()),
         states: statuses.into_iter().flat_map(DlqStatus::states).collect(),
-        queues: call.who.queues(Vec::new())?,
         ..RunFilter::default()
     };
     let page = PageCall { sort: Sort::NewestFirst, limit, count: cursor.is_none(), cursor };
@@ -93,7 +92,7 @@ async fn act(app: &App, call: MoveCall, triage: Triage) -> Result<Reply<DlqMoved
     let (tenant, run_id) = call.path;
     own(&call.who, &tenant)?;
     let TriageRequest { tenant: named, reason } = call.body.0;
-    let at = call.who.run(app.store.as_ref(), &[Some(&tenant), named.as_ref()], run_id).await?;
+    let at = call.who.run(&[Some(&tenant), named.as_ref()], run_id)?;
     let moved = app.store.triage(TriageAct { at, triage, actor: call.who.actor(), reason }).await?.answer;
     Ok(Reply::ok(DlqMoved { id: moved.run_id, tenant: moved.tenant, status: DlqStatus::of(moved.state) }))
 }

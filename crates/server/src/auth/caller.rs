@@ -1,28 +1,24 @@
 //! The caller of a request and what it may do. A handler takes one of these types, and only authentication makes them.
 
-use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use http::request::Parts;
-use redrive_core::access::{KeyLimits, KeyScope};
-use redrive_core::ids::{QueueName, RunId, Tenant};
+use http::HeaderMap;
+use redrive_core::ids::{RunId, Tenant};
 use redrive_core::wire::Role;
-use redrive_engine::{Actor, KeyMark, KeyRecord, RunRef, Store, TenantScope};
+use redrive_engine::{KeyMark, KeyRecord, RunRef, Store, TenantScope};
 
-use super::access::{Access, missing_scope, queue_not_allowed};
 use crate::app::App;
 use crate::budget::Holder;
 use crate::problem::{Code, HttpProblem, Result};
-use crate::serve::ClientAddress;
-use crate::telemetry::{RequestId, record_caller};
+use crate::telemetry::record_caller;
 
-/// Admits a caller or refuses it. The role, then the scopes are checked before anything is looked up.
+/// Admits a caller or refuses it. The role is checked before anything is looked up.
 pub trait Caller: Sized + Send + 'static {
     /// None: no key is needed.
     const ROLES: Option<&'static [Role]>;
 
-    fn admit(app: &App, head: &Parts, access: Access) -> impl Future<Output = Result<Self>> + Send;
+    fn admit(app: &App, headers: &HeaderMap) -> impl Future<Output = Result<Self>> + Send;
 
     /// None: the caller needs no key.
     fn principal(&self) -> Option<&Principal>;
@@ -40,7 +36,7 @@ pub struct Anyone;
 impl Caller for Anyone {
     const ROLES: Option<&'static [Role]> = None;
 
-    async fn admit(_: &App, _: &Parts, _: Access) -> Result<Self> {
+    async fn admit(_: &App, _: &HeaderMap) -> Result<Self> {
         Ok(Self)
     }
 
@@ -58,16 +54,16 @@ macro_rules! callers {
         impl Caller for $name {
             const ROLES: Option<&'static [Role]> = Some(&[$(Role::$role),+]);
 
-            async fn admit(app: &App, head: &Parts, access: Access) -> Result<Self> {
-                let from = ClientAddress::of(&head.extensions);
-                let principal = app.keyring.identify(&head.headers, from, app.store.as_ref()).await?.with(head);
-                let admitted = match principal.role() {
-                    $(Role::$role)|+ => access.admit(principal.limits()),
+            async fn admit(app: &App, headers: &HeaderMap) -> Result<Self> {
+                let principal = app.keyring.identify(headers, app.store.as_ref()).await?;
+                match principal.role() {
+                    $(Role::$role)|+ => Ok(Self(principal)),
                     #[allow(unreachable_patterns, reason = "a caller type that takes every role has none left")]
-                    _ => Err(HttpProblem::plain(Code::Forbidden)),
-                };
-                admitted.inspect_err(|_| record_caller(&principal))?;
-                Ok(Self(principal))
+                    _ => {
+                        record_caller(&principal);
+                        Err(HttpProblem::plain(Code::Forbidden))
+                    }
+                }
             }
 
             fn principal(&self) -> Option<&Principal> {
@@ -102,65 +98,27 @@ callers! {
 #[derive(Debug, Clone)]
 pub struct Principal {
     key: Arc<KeyRecord>,
-    /// Of the request that it makes, for the audit log.
-    from: Option<IpAddr>,
-    request_id: Option<String>,
 }
 
 impl Principal {
     pub(super) fn of(key: Arc<KeyRecord>) -> Self {
-        Self { key, from: None, request_id: None }
-    }
-
-    /// The same with the address and the id of its request.
-    #[must_use]
-    pub(super) fn with(self, request: &Parts) -> Self {
-        let from = request.extensions.get::<ClientAddress>().map(|client| client.ip());
-        let request_id = request.extensions.get::<RequestId>().map(|id| id.0.clone());
-        Self { from, request_id, ..self }
+        Self { key }
     }
 
     pub(crate) fn key_hash(&self) -> [u8; 32] {
         self.key.hash
     }
 
-    pub(crate) fn key_id(&self) -> &str {
-        &self.key.id
-    }
-
     pub fn role(&self) -> Role {
         self.key.role
     }
 
-    /// What narrows the key within its role.
-    pub fn limits(&self) -> &KeyLimits {
-        &self.key.limits
-    }
-
-    /// Refuses a call that needs more than its route does.
-    pub(crate) fn need(&self, scope: KeyScope) -> Result<()> {
-        let held = self.limits().holds_any(&[scope]);
-        if held { Ok(()) } else { Err(missing_scope(&[scope], self.limits())) }
-    }
-
-    /// Refuses a queue that the key may not touch.
-    pub(crate) fn need_queue(&self, queue: &QueueName) -> Result<()> {
-        if self.limits().may_touch(queue) { Ok(()) } else { Err(queue_not_allowed(queue, self.limits())) }
-    }
-
-    /// The queues of a call that names some, or none for every queue that the key may touch.
-    pub(crate) fn queues(&self, named: Vec<QueueName>) -> Result<Vec<QueueName>> {
-        self.limits().narrow(named).map_err(|outside| queue_not_allowed(&outside, self.limits()))
-    }
-
-    /// Who acts, for histories and the audit log. `worker:` is reserved for names that workers choose.
-    pub fn actor(&self) -> Actor {
-        let name = match self.key.role {
+    /// The actor in a run's history. `worker:` is reserved for names that workers choose.
+    pub fn actor(&self) -> String {
+        match self.key.role {
             Role::Worker => format!("worker_key:{}", self.key.id),
             role @ (Role::Tenant | Role::Operator | Role::Admin) => format!("{role}:{}", self.key.id),
-        };
-        let (from, request_id) = (self.from, self.request_id.clone());
-        Actor { name, role: Some(self.key.role), from, request_id, operation: None }
+        }
     }
 
     /// The key's own tenant; none for a key that spans all.
@@ -213,33 +171,9 @@ impl Principal {
         if names.all(|other| other == tenant) { Ok(tenant.clone()) } else { Err(HttpProblem::plain(Code::WrongTenant)) }
     }
 
-    /// The one run that a call is about. A run in a queue that the key may not touch is not found.
-    pub async fn run(&self, store: &dyn Store, named: &[Option<&Tenant>], run_id: RunId) -> Result<RunRef> {
-        let at = RunRef { tenant: self.tenant(named)?, run_id };
-        self.may_see(store, &at).await?;
-        Ok(at)
-    }
-
-    /// Costs nothing for a key that is not limited to queues.
-    pub(crate) async fn may_see(&self, store: &dyn Store, at: &RunRef) -> Result<()> {
-        if self.limits().queues.is_none() {
-            return Ok(());
-        }
-        let queue = store.queue_of_run(at).await?;
-        let seen = queue.is_some_and(|queue| self.limits().may_touch(&queue));
-        seen.then_some(()).ok_or_else(|| redrive_engine::Error::NotFound("run").into())
-    }
-
-    /// For a report, which may name a run that does not exist yet: its queue and the run's have to be the key's.
-    pub(crate) async fn may_report(&self, store: &dyn Store, at: &RunRef, into: &QueueName) -> Result<()> {
-        if self.limits().queues.is_none() {
-            return Ok(());
-        }
-        self.need_queue(into)?;
-        match store.queue_of_run(at).await? {
-            Some(queue) => self.need_queue(&queue),
-            None => Ok(()),
-        }
+    /// The one run that a call is about.
+    pub fn run(&self, named: &[Option<&Tenant>], run_id: RunId) -> Result<RunRef> {
+        Ok(RunRef { tenant: self.tenant(named)?, run_id })
     }
 }
 
@@ -250,8 +184,17 @@ mod tests {
     use super::*;
 
     fn principal(tenant: Option<&str>) -> Principal {
-        let tenant = tenant.map(|t| t.parse().unwrap());
-        Principal::of(Arc::new(KeyRecord::new("k".into(), [0; 32], Role::Worker, tenant, Timestamp::default())))
+        Principal::of(Arc::new(KeyRecord {
+            id: "k".into(),
+            lineage: "k".into(),
+            hash: [0; 32],
+            role: Role::Worker,
+            tenant: tenant.map(|t| t.parse().unwrap()),
+            note: None,
+            created_at: Timestamp::default(),
+            expires_at: None,
+            revoked_at: None,
+        }))
     }
 
     #[test]
@@ -267,7 +210,7 @@ mod tests {
 
     #[test]
     fn worker_keys_and_worker_names_are_distinct_actors() {
-        assert_eq!(principal(Some("acme")).actor().name, "worker_key:k");
+        assert_eq!(principal(Some("acme")).actor(), "worker_key:k");
     }
 
     #[test]

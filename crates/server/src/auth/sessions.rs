@@ -1,5 +1,4 @@
 //! Browser sessions: a login link works once, and a session lives in memory until it is idle, old or its key is revoked.
-//! The session of a portal link is in the store instead, so that every replica knows it.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,20 +7,16 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::HeaderMap;
 use http::header::COOKIE;
-use http::request::Parts;
 use redrive_core::time::{HOUR_MS, MINUTE_MS, Timestamp};
 use redrive_core::wire::Role;
 use redrive_engine::Dice;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
-use super::access::spans_queues;
 use super::caller::Principal;
 use super::keys::{hash_secret, is_well_formed};
-use super::portal::is_portal_session;
 use crate::app::App;
 use crate::problem::{Code, HttpProblem, Result};
-use crate::serve::{ClientAddress, SCHEME};
 use crate::telemetry::record_caller;
 
 pub const LINK_MS: u64 = 15 * MINUTE_MS;
@@ -150,7 +145,7 @@ impl Sessions {
     }
 }
 
-pub(super) fn new_token(dice: &dyn Dice) -> String {
+fn new_token(dice: &dyn Dice) -> String {
     let mut bytes = [0; TOKEN_BYTES];
     dice.fill(&mut bytes);
     URL_SAFE_NO_PAD.encode(bytes)
@@ -164,7 +159,7 @@ fn make_room<T>(of: &mut HashMap<TokenHash, T>, most: usize, by: impl Fn(&T) -> 
     }
 }
 
-pub(super) const SESSION_COOKIE: &str = "redrive_session";
+const SESSION_COOKIE: &str = "redrive_session";
 /// Sent by a page that refreshes itself.
 const FOLLOWS: &str = "x-redrive-follows";
 
@@ -174,8 +169,6 @@ pub(crate) struct Visitor {
     principal: Principal,
     /// The token that every form of this session carries.
     csrf: String,
-    /// The session of a portal link.
-    is_portal: bool,
 }
 
 impl std::ops::Deref for Visitor {
@@ -188,20 +181,21 @@ impl std::ops::Deref for Visitor {
 
 impl Visitor {
     /// A key that is revoked or has expired ends its sessions.
-    pub(crate) async fn admit(app: &App, head: &Parts) -> Result<Self> {
-        let Some(token) = session_token(&head.headers) else { return Err(HttpProblem::plain(Code::Unauthorized)) };
-        let is_portal = is_portal_session(token);
-        let principal = match is_portal {
-            true => app.keyring.identify_portal(token, ClientAddress::of(&head.extensions), app.store.as_ref()).await?,
-            false => behind_session(app, token, &head.headers).await?,
+    pub(crate) async fn admit(app: &App, headers: &HeaderMap) -> Result<Self> {
+        let Some(token) = session_token(headers) else { return Err(HttpProblem::plain(Code::Unauthorized)) };
+        let now = app.store.now();
+        let key = match headers.contains_key(FOLLOWS) {
+            true => app.sessions.key_behind(token, now),
+            false => app.sessions.key_of(token, now),
         };
-        let principal = principal.with(head);
+        let Some(key) = key else { return Err(HttpProblem::plain(Code::Unauthorized)) };
+        let known = app.keyring.identify_hash(key, app.store.as_ref()).await;
+        if known.as_ref().is_err_and(|problem| problem.code == Code::Unauthorized) {
+            app.sessions.end(token);
+        }
+        let principal = known?;
         record_caller(&principal);
-        Ok(Self { principal: for_people(principal)?, csrf: csrf_of(token), is_portal })
-    }
-
-    pub(crate) fn is_portal(&self) -> bool {
-        self.is_portal
+        Ok(Self { principal: for_people(principal)?, csrf: csrf_of(token) })
     }
 
     pub(crate) fn csrf(&self) -> &str {
@@ -221,42 +215,20 @@ impl Visitor {
     }
 }
 
-/// The key behind a session in memory.
-async fn behind_session(app: &App, token: &str, headers: &HeaderMap) -> Result<Principal> {
-    let now = app.store.now();
-    let key = match headers.contains_key(FOLLOWS) {
-        true => app.sessions.key_behind(token, now),
-        false => app.sessions.key_of(token, now),
-    };
-    let Some(key) = key else { return Err(HttpProblem::plain(Code::Unauthorized)) };
-    let known = match app.sso.as_ref().and_then(|sso| sso.person(&key, now)) {
-        Some(person) => Ok(Principal::of(person)),
-        None => app.keyring.identify_hash(key, app.store.as_ref()).await,
-    };
-    if known.as_ref().is_err_and(|problem| problem.code == Code::Unauthorized) {
-        app.sessions.end(token);
-    }
-    known
-}
-
 /// Starts a session for this key; every invalid key gets the same refusal.
-pub(crate) async fn log_in(app: &App, secret: &str, from: ClientAddress) -> Result<String> {
+pub(crate) async fn log_in(app: &App, secret: &str) -> Result<String> {
     if !is_well_formed(secret) {
         return Err(HttpProblem::plain(Code::Unauthorized));
     }
-    let principal = app.keyring.identify_secret(secret, from, app.store.as_ref()).await?;
-    let hash = for_people(principal)?.key_hash();
+    let hash = hash_secret(secret);
+    for_people(app.keyring.identify_hash(hash, app.store.as_ref()).await?)?;
     Ok(app.sessions.begin_for(hash, app.store.now(), app.dice.as_ref()))
 }
 
-/// The desk is for people, and its pages span queues.
 fn for_people(principal: Principal) -> Result<Principal> {
     match principal.role() {
-        Role::Worker => Err(HttpProblem::plain(Code::Forbidden)),
-        Role::Tenant | Role::Operator | Role::Admin if principal.limits().queues.is_some() => {
-            Err(spans_queues(principal.limits()))
-        }
         Role::Tenant | Role::Operator | Role::Admin => Ok(principal),
+        Role::Worker => Err(HttpProblem::plain(Code::Forbidden)),
     }
 }
 
@@ -274,12 +246,43 @@ pub(crate) fn session_token(headers: &HeaderMap) -> Option<&str> {
     Some(only)
 }
 
-/// The `Secure` attribute for a cookie that was set over TLS.
-pub(crate) fn secure(headers: &HeaderMap) -> &'static str {
-    if headers.get(SCHEME).is_some_and(|scheme| scheme == "https") { "; Secure" } else { "" }
+/// Headers in which proxies report the scheme, with the value that means TLS.
+const TLS_HEADERS: [(&str, &str); 8] = [
+    ("x-forwarded-proto", "https"),
+    ("x-forwarded-protocol", "https"),
+    ("x-forwarded-scheme", "https"),
+    ("x-url-scheme", "https"),
+    ("x-scheme", "https"),
+    ("cloudfront-forwarded-proto", "https"),
+    ("x-forwarded-ssl", "on"),
+    ("front-end-https", "on"),
+];
+
+/// Whether the browser speaks TLS to the first proxy. A client that forges the header only limits its own cookie.
+fn is_over_tls(headers: &HeaderMap) -> bool {
+    let first = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(|all| first_of(all, ','));
+    let plain =
+        TLS_HEADERS.iter().any(|(name, word)| first(name).is_some_and(|value| value.eq_ignore_ascii_case(word)));
+    plain || first("forwarded").is_some_and(says_https)
 }
 
-/// Hidden from scripts and from other sites; limited to TLS where the browser speaks TLS.
+fn first_of(list: &str, separator: char) -> &str {
+    list.split(separator).next().unwrap_or_default().trim()
+}
+
+/// RFC 7239: `for=192.0.2.60;proto=https;by=203.0.113.43`, names in any case, values quoted or not.
+fn says_https(element: &str) -> bool {
+    let mut pairs = element.split(';').filter_map(|pair| pair.trim().split_once('='));
+    let proto = pairs.find(|(name, _)| name.trim().eq_ignore_ascii_case("proto"));
+    proto.is_some_and(|(_, value)| value.trim().trim_matches('"').eq_ignore_ascii_case("https"))
+}
+
+/// The `Secure` attribute for a cookie that was set over TLS.
+pub(crate) fn secure(headers: &HeaderMap) -> &'static str {
+    if is_over_tls(headers) { "; Secure" } else { "" }
+}
+
+/// Hidden from scripts and from other sites; limited to TLS where a proxy says that it speaks TLS.
 pub(crate) fn session_cookie(token: &str, headers: &HeaderMap) -> String {
     let max_age_s = SESSION_MS / 1_000;
     let secure = secure(headers);
@@ -395,14 +398,39 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_set_over_tls_is_secure() {
-        let secure = |scheme: Option<&'static str>| {
-            let headers = HeaderMap::from_iter(scheme.map(|scheme| (SCHEME, HeaderValue::from_static(scheme))));
+    fn a_cookie_is_secure_behind_any_tls_proxy() {
+        let cookie = |name: &'static str, value: &'static str| {
+            let headers =
+                HeaderMap::from_iter([(name.parse::<http::HeaderName>().unwrap(), HeaderValue::from_static(value))]);
             (session_cookie("t", &headers).ends_with("; Secure"), no_cookie(&headers).ends_with("; Secure"))
         };
-        assert_eq!(
-            (secure(Some("https")), secure(Some("http")), secure(None)),
-            ((true, true), (false, false), (false, false))
-        );
+        for (name, value) in [
+            ("X-Forwarded-Proto", "https"),
+            ("X-Forwarded-Proto", "HTTPS"),
+            ("X-Forwarded-Proto", "https, http"),
+            ("X-Forwarded-Proto", " https ,http"),
+            ("X-Forwarded-Protocol", "https"),
+            ("X-Forwarded-Scheme", "https"),
+            ("X-Url-Scheme", "https"),
+            ("CloudFront-Forwarded-Proto", "https"),
+            ("X-Forwarded-Ssl", "on"),
+            ("X-Forwarded-Ssl", "ON"),
+            ("Front-End-Https", "On"),
+            ("Forwarded", "proto=https"),
+            ("Forwarded", "for=192.0.2.60; Proto=\"HTTPS\";by=203.0.113.43, for=10.0.0.1;proto=http"),
+        ] {
+            assert_eq!(cookie(name, value), (true, true), "{name}: {value}");
+        }
+        for (name, value) in [
+            ("X-Forwarded-Proto", "http"),
+            ("X-Forwarded-Proto", "http, https"),
+            ("X-Forwarded-Proto", "httpsx"),
+            ("X-Forwarded-Ssl", "off"),
+            ("Forwarded", "for=https"),
+            ("Forwarded", "proto=http, proto=https"),
+            ("Host", "https"),
+        ] {
+            assert_eq!(cookie(name, value), (false, false), "{name}: {value}");
+        }
     }
 }

@@ -20,13 +20,10 @@ use serde::Serialize;
 
 use super::cache::{CacheKey, ClassificationCache};
 use super::payload::{digest, sha256_hex};
-use super::redaction;
 use super::run::{ENVIRONMENT_DEFAULT, new_steps};
 use crate::limits::ATTEMPT_MAX;
 use crate::problem::{HttpProblem, Result};
 
-/// Without secrets in its texts: what classifies, groups and stores a failure sees it redacted. The digest is of the report
-/// as it was sent.
 pub(crate) struct Captured {
     pub(super) attempt: Option<u32>,
     pub(super) digest: Digest,
@@ -38,7 +35,7 @@ impl Captured {
     /// From a report in one call, without the fields of the run.
     pub(crate) fn from_report(report: FailureReport, raw: &[u8]) -> Result<Self> {
         attempt_in_range(report.attempt)?;
-        let mut body = AttemptBody {
+        let body = AttemptBody {
             error: Some(report.error),
             response: report.response,
             partial_output: report.partial_output,
@@ -53,13 +50,12 @@ impl Captured {
             ended_at: report.ended_at,
             ..AttemptBody::default()
         };
-        redaction::evidence(&mut body);
         Ok(Self { attempt: report.attempt, digest: digest(raw), body, steps: new_steps(report.steps)? })
     }
 
     /// From a report under a lease, which has the attempt's number.
     pub(crate) fn from_fail(fail: FailRequest, raw: &[u8]) -> Result<Self> {
-        let mut body = AttemptBody {
+        let body = AttemptBody {
             error: Some(fail.error),
             response: fail.response,
             partial_output: fail.partial_output,
@@ -70,7 +66,6 @@ impl Captured {
             step: fail.step,
             ..AttemptBody::default()
         };
-        redaction::evidence(&mut body);
         Ok(Self { attempt: None, digest: digest(raw), body, steps: new_steps(fail.steps)? })
     }
 }

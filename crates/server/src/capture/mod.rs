@@ -5,7 +5,6 @@ mod cache;
 mod classified;
 mod operation;
 mod payload;
-pub(crate) mod redaction;
 mod replay;
 mod run;
 
@@ -31,8 +30,7 @@ use crate::problem::{HttpProblem, Result};
 /// `POST /v1/runs`.
 pub fn start(mut request: StartRequest, tenant: Tenant) -> Result<Start> {
     clocks_in_range(&request)?;
-    let mut versions = request.versions.clone();
-    redaction::versions(&mut versions);
+    let versions = request.versions.clone();
     let run = new_run(request.take_run_fields(), tenant)?;
     let how = match request.mode {
         Mode::Start if request.due_at.is_some() => {
@@ -80,13 +78,12 @@ pub fn success(at: RunRef, request: SucceedRequest, raw: &[u8], schema: Option<&
         steps: &request.steps,
         schema,
     });
-    let mut body = AttemptBody {
+    let body = AttemptBody {
         output: request.output,
         finish_reason: request.finish_reason,
         usage: request.usage,
         ..AttemptBody::default()
     };
-    redaction::evidence(&mut body);
     Ok(Success {
         at,
         lease,

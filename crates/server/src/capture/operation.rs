@@ -8,14 +8,12 @@ use redrive_core::wire::bounds::FILTER_VALUES_MAX;
 use redrive_core::wire::{Canary, OneOrMany, OperationAction, OperationFilter, OperationRequest, ReplayRequest};
 use redrive_engine::{Bulk, BulkReplay, NewOperation, Over, RunFilter, RunRef};
 
-use super::redaction;
 use super::replay::{check_replay, not_blank};
 use crate::limits::{CANARY_MAX_RUNS, OPERATION_IDS_MAX, SEARCH_MAX_BYTES};
 use crate::problem::{Code, HttpProblem, Result};
 
-pub(crate) fn operation(mut request: OperationRequest, now: Timestamp, body_max_bytes: usize) -> Result<NewOperation> {
+pub(crate) fn operation(request: OperationRequest, now: Timestamp, body_max_bytes: usize) -> Result<NewOperation> {
     fits_its_action(&request)?;
-    redaction::operation(&mut request);
     let bulk = bulk(&request, now, body_max_bytes)?;
     if request.rate_per_s.is_some_and(|rate| !rate.is_finite() || rate <= 0.0) {
         return Err(HttpProblem::invalid_field("rate_per_s", "must be above 0"));

@@ -1,14 +1,12 @@
 //! Replays: the request validated, its fix applied and encoded.
 
 use redrive_core::patch::{self, BadPatch, Why};
-use redrive_core::redact::has_mark;
 use redrive_core::text::Label;
-use redrive_core::wire::{Fix, RawJson, ReplayRequest, RevisionView};
+use redrive_core::wire::{Fix, ReplayRequest, RevisionView};
 use redrive_engine::{FixedPayload, Replay, encode};
 
 use super::classified::encoded;
 use super::payload::payload;
-use super::redaction;
 use crate::limits::INSTRUCTION_MAX_BYTES;
 use crate::problem::{Code, HttpProblem, Result, quoted};
 
@@ -51,33 +49,23 @@ pub(crate) fn replay(request: &ReplayRequest, current: Option<&RevisionView>, ma
         (Some(fix), Some(current)) => Some(fixed(fix, current, max_bytes)?),
         (Some(_), None) | (None, _) => None,
     };
-    let mut kept = ReplayRequest { tenant: None, plan_hash: None, ..request.clone() };
-    redaction::replay(&mut kept);
-    let as_kept = encoded(&kept)?;
+    let kept = ReplayRequest { tenant: None, plan_hash: None, ..request.clone() };
     Ok(Replay {
         force: request.force,
         plan_hash: request.plan_hash.clone(),
         fix,
-        instruction: kept.instruction,
-        model: kept.model,
-        agent: kept.agent,
-        queue: kept.queue,
-        from_step: kept.from_step,
-        request: as_kept,
+        instruction: request.instruction.clone(),
+        model: request.model.clone(),
+        agent: request.agent.clone(),
+        queue: request.queue.clone(),
+        from_step: request.from_step.clone(),
+        request: encoded(&kept)?,
     })
 }
 
 fn fixed(fix: &Fix, current: &RevisionView, max_bytes: usize) -> Result<FixedPayload> {
     let from_revision = current.revision;
-    // A masked run is replayable once nothing in it is masked any more.
-    let whole = |after: &RawJson| match current.payload.as_ref().is_some_and(|before| has_mark(before.get())) {
-        true if has_mark(after.get()) => {
-            Err(HttpProblem::invalid_field("fix", "leaves a masked value in the payload: replace every `[redacted:…]`"))
-        }
-        true | false => Ok(()),
-    };
     let Some(operations) = &fix.json_patch else {
-        fix.payload.as_ref().map_or(Ok(()), &whole)?;
         return Ok(FixedPayload { from_revision, payload: payload(fix.payload.as_ref(), None, None)?, patch: None });
     };
     let Some(before) = &current.payload else {
@@ -85,7 +73,6 @@ fn fixed(fix: &Fix, current: &RevisionView, max_bytes: usize) -> Result<FixedPay
     };
     let after = patch::apply(before.get(), operations, max_bytes).map_err(|bad| refused(&bad))?;
     let after = serde_json::value::RawValue::from_string(after).map_err(|e| HttpProblem::internal(&e.to_string()))?;
-    whole(&after)?;
     let patch = serde_json::to_vec(operations).map_err(|e| HttpProblem::internal(&e.to_string()))?;
     Ok(FixedPayload { from_revision, payload: payload(Some(&after), None, None)?, patch: Some(encode(&patch)) })
 }
@@ -143,19 +130,6 @@ mod tests {
         assert_eq!((&bad.more["operation"], &bad.more["pointer"]), (&Value::from(1), &Value::from("/b")));
         let failed = told(r#"{"fix":{"json_patch":[{"op":"test","path":"/a","value":2}]}}"#);
         assert_eq!((failed.status, failed.code.as_str()), (409, "patch_test_failed"));
-    }
-
-    #[test]
-    fn a_fix_replaces_every_masked_value() {
-        let masked = current(r#"{"a":"[redacted:key]","b":"[redacted:pointer]"}"#);
-        let told =
-            |text: &str| replay(&request(text), Some(&masked), 1_000).map(|_| ()).map_err(|bad| bad.into_wire().more);
-        let half = told(r#"{"fix":{"json_patch":[{"op":"replace","path":"/a","value":1}]}}"#);
-        assert_eq!(half.unwrap_err()["field"], "fix");
-        assert!(told(r#"{"fix":{"payload":{"a":"[redacted:key]"}}}"#).is_err());
-        assert!(told(r#"{"fix":{"payload":{"a":1,"b":2}}}"#).is_ok());
-        let plain = request(r#"{"fix":{"payload":"a text about [redacted:key]"}}"#);
-        assert!(replay(&plain, Some(&current("1")), 1_000).is_ok(), "a payload that was not masked may say so");
     }
 
     #[test]

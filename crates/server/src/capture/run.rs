@@ -8,14 +8,12 @@ use redrive_engine::{About, NewRun, NewStep, encode};
 
 use super::classified::encoded;
 use super::payload::{payload, sha256_hex};
-use super::redaction;
 use crate::limits::{STEP_CHECK_MAX_BYTES, STEP_OUTPUT_MAX_BYTES};
 use crate::problem::{HttpProblem, Result};
 
 pub(super) const ENVIRONMENT_DEFAULT: &str = "production";
 
-pub(crate) fn new_run(mut fields: RunFields, tenant: Tenant) -> Result<NewRun> {
-    redaction::run_names(&mut fields);
+pub(crate) fn new_run(fields: RunFields, tenant: Tenant) -> Result<NewRun> {
     let payload = payload(fields.payload.as_ref(), fields.payload_base64.as_deref(), fields.payload_omitted.as_ref())?;
     let about = About {
         content_type: fields.content_type,
@@ -24,7 +22,6 @@ pub(crate) fn new_run(mut fields: RunFields, tenant: Tenant) -> Result<NewRun> {
         links: fields.links,
         destination: fields.destination,
         payload_omitted: fields.payload_omitted,
-        redacted: Vec::new(),
     };
     Ok(NewRun {
         tenant,
@@ -42,7 +39,6 @@ pub(crate) fn new_run(mut fields: RunFields, tenant: Tenant) -> Result<NewRun> {
         resumable: fields.resumable,
         payload,
         about: encoded(&about)?,
-        masked: false,
         by: None,
     })
 }
@@ -93,9 +89,7 @@ pub(crate) fn new_step(step: ReportedStep, within: &str) -> Result<NewStep> {
         return bad("key", "may begin with `step:` only if it is the default key of a step with this name");
     }
     let (output, output_omitted) = kept_output(step.output.as_ref());
-    let mut check = step.check;
-    redaction::option(check.as_mut());
-    let check = check.map(|check| encode(check.token().as_bytes()));
+    let check = step.check.as_ref().map(|check| encode(check.token().as_bytes()));
     let ReportedStep { name, key, effect, checked, call_id, .. } = step;
     Ok(NewStep { name, key, effect, status, output, output_omitted, check, checked, call_id })
 }
@@ -109,7 +103,7 @@ pub(crate) fn kept_output(output: Option<&RawJson>) -> (Option<Vec<u8>>, Option<
     }
 }
 
-pub(super) fn omitted(bytes: &[u8]) -> PayloadOmitted {
+fn omitted(bytes: &[u8]) -> PayloadOmitted {
     PayloadOmitted { bytes: bytes.len() as u64, sha256: sha256_hex(bytes).as_str().into() }
 }
 

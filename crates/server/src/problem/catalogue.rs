@@ -48,10 +48,6 @@ codes! {
         "The call needs `Authorization: Bearer <key>`. Missing, malformed, unknown, revoked and expired keys all get this answer.";
     Forbidden = "forbidden", FORBIDDEN, "Forbidden for this key",
         "The key is valid, but its role or its tenant does not allow the call. Ask an admin for another key.";
-    MissingScope = "missing_scope", FORBIDDEN, "The key lacks a scope",
-        "The key's role allows the call, its scopes do not. `needed` lists the scopes of which one would do, `held` those of the key. Ask an admin for a key with the scope.";
-    QueueNotAllowed = "queue_not_allowed", FORBIDDEN, "The key is limited to other queues",
-        "`allowed` lists the queues that the key may touch; `queue` names the one that it may not. Without `queue` the call spans queues, and needs a key for all of them. A run in another queue looks absent.";
     NotFound = "not_found", NOT_FOUND, "Not found",
         "Nothing of that name exists for this key's tenant. Another tenant's objects look absent too.";
     NoSuchPath = "no_such_path", NOT_FOUND, "Path not found",
@@ -123,7 +119,7 @@ codes! {
     ApprovalNeeded = "approval_needed", CONFLICT, "Approval required",
         "Reassigning this run would bypass an approval. Replay it with `queue` or `agent` instead, which requests the approval.";
     NotReplayable = "not_replayable", CONFLICT, "Payload not stored",
-        "The payload was too large to send, its retention is over, or values in it were masked before it was stored, so there is nothing to hand to a worker. Give a whole payload with a fix, or start the work again at its source.";
+        "The payload was too large to send, so there is nothing to hand to a worker. Start the work again at its source.";
     PlanChanged = "plan_changed", CONFLICT, "The plan has changed",
         "The reviewed plan is out of date. `plan_hash` is the hash of the current plan: review it, then send that hash.";
     ReviewExpired = "review_expired", CONFLICT, "The approval request has expired",
@@ -148,16 +144,8 @@ codes! {
         "Workers retry the runs of this queue. Only a queue with `retry_by` = `caller` accepts a success without a lease.";
     TooManyQueues = "too_many_queues", CONFLICT, "Queue name limit reached",
         "A tenant may create `limit` queue names. Use an existing queue, or have an admin create this one first. A failure reported beyond the limit is stored in `default`, and its history says so.";
-    QuotaExceeded = "quota_exceeded", TOO_MANY_REQUESTS, "The tenant's limit is used up",
-        "`quota` names the limit of `[limits]` that the tenant has used up. Send again after `Retry-After`. Rates allow a second's worth at once; `open_dead` needs dead letters to be resolved, replayed or discarded.";
-    KeyEnded = "key_ended", CONFLICT, "The key has ended",
-        "A revoked or expired key can't be rotated. Create a new one.";
-    TooManyPortalLinks = "too_many_portal_links", CONFLICT, "Portal link limit reached",
-        "The tenant has `limit` links that have not ended. Revoke some, or make links that end sooner.";
     ManagedByConfig = "managed_by_config", CONFLICT, "The queue is managed by the configuration file",
         "Change `redrive.toml` and restart: the file would overwrite what the API sets.";
-    TooManyWrongKeys = "too_many_wrong_keys", TOO_MANY_REQUESTS, "Too many wrong keys from this address",
-        "Within a minute 20 wrong keys came from this address, or from its /64 if it is IPv6. Keys that exist are still accepted from it. Unknown ones are refused without a look-up until `Retry-After`.";
     Internal = "internal", INTERNAL_SERVER_ERROR, "Internal server error",
         "The server's log has the cause. The request may or may not have been stored; sending the same report again is safe.";
     Busy = "busy", SERVICE_UNAVAILABLE, "Server busy",

@@ -103,8 +103,6 @@ impl IntoResponse for HttpProblem {
 
 const BUSY_RETRY_AFTER_S: u32 = 1;
 const UNAVAILABLE_RETRY_AFTER_S: u32 = 5;
-/// A full store of dead letters empties by hand.
-const QUOTA_RETRY_AFTER_S: u32 = 60;
 
 impl From<Error> for HttpProblem {
     fn from(error: Error) -> Self {
@@ -138,12 +136,6 @@ impl From<Error> for HttpProblem {
             Error::BadCursor => Self::new(Code::BadCursor, detail),
             Error::TooManySteps { most } => Self::new(Code::TooManySteps, detail).with("limit", most),
             Error::TooManyQueues { most } => Self::new(Code::TooManyQueues, detail).with("limit", most),
-            Error::QuotaExceeded { quota, limit } => Self::new(Code::QuotaExceeded, detail)
-                .with("quota", quota)
-                .with("limit", limit)
-                .retry_after_s(QUOTA_RETRY_AFTER_S),
-            Error::KeyEnded => Self::new(Code::KeyEnded, detail),
-            Error::TooManyPortalLinks { most } => Self::new(Code::TooManyPortalLinks, detail).with("limit", most),
             Error::ManagedByConfig => Self::new(Code::ManagedByConfig, detail),
             Error::Busy => Self::new(Code::Busy, detail).retry_after_s(BUSY_RETRY_AFTER_S),
             Error::Closing => Self::new(Code::Closing, detail).retry_after_s(BUSY_RETRY_AFTER_S),

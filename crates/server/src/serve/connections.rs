@@ -273,22 +273,19 @@ impl<S> TimedStream<S> {
                 written
             }
             Poll::Ready(Err(_)) => written,
-            Poll::Pending => self.poll_stall(cx).map(Err),
+            Poll::Pending => {
+                if self.slot.phase() == Phase::Busy {
+                    self.slot.enter(Phase::Stalled);
+                }
+                if self.stall.is_none() {
+                    self.taken = 0;
+                }
+                let time = self.times.stall;
+                let stall = self.stall.get_or_insert_with(|| Box::pin(tokio::time::sleep(time)));
+                ready!(stall.as_mut().poll(cx));
+                Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not take its answer")))
+            }
         }
-    }
-
-    /// Nothing was written: ready once the client has made no progress for too long.
-    fn poll_stall(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
-        if self.slot.phase() == Phase::Busy {
-            self.slot.enter(Phase::Stalled);
-        }
-        if self.stall.is_none() {
-            self.taken = 0;
-        }
-        let time = self.times.stall;
-        let stall = self.stall.get_or_insert_with(|| Box::pin(tokio::time::sleep(time)));
-        ready!(stall.as_mut().poll(cx));
-        Poll::Ready(io::Error::new(io::ErrorKind::TimedOut, "the client does not take its answer"))
     }
 }
 
@@ -361,13 +358,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TimedStream<S> {
         self.stream.is_write_vectored()
     }
 
-    /// Called after everything was written: the end of an answer, if all of it was handed over. Under TLS, this is where
-    /// the last records wait for the client.
+    /// Called after everything was written: the end of an answer, if all of it was handed over.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match Pin::new(&mut self.stream).poll_flush(cx) {
-            Poll::Ready(flushed) => flushed?,
-            Poll::Pending => return self.poll_stall(cx).map(Err),
-        }
+        ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
         self.stall = None;
         if self.slot.take_answered() {
             (self.head, self.begun) = (None, false);
@@ -377,10 +370,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TimedStream<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match Pin::new(&mut self.stream).poll_shutdown(cx) {
-            Poll::Ready(closed) => closed?,
-            Poll::Pending => return self.poll_stall(cx).map(Err),
-        }
+        ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
         if self.slot.has_unread() {
             ready!(self.poll_linger(cx));
         }

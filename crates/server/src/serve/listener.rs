@@ -26,8 +26,6 @@ use tokio::sync::watch;
 
 use super::connections::{ConnectionSlot, Connections, Phase};
 use super::connections::{StreamTimeouts, TimedStream};
-use super::edge::{Edge, Peer};
-use super::tls::ServerStream;
 use crate::limits::ServerLimits;
 use redrive_engine::tasks::Tasks;
 
@@ -44,20 +42,15 @@ impl Listener {
         socket: TcpListener,
         router: Router,
         limits: &ServerLimits,
-        edge: Arc<Edge>,
         stop: watch::Receiver<bool>,
     ) -> io::Result<Self> {
         let address = socket.local_addr()?;
         let tasks = Arc::new(Tasks::default());
-        if let Some(tls) = edge.tls.clone() {
-            tasks.start("tls reload", tls.reload(stop.clone()));
-        }
         let accepting = AcceptLoop {
             socket,
             slots: Connections::new(limits.connections_max, limits.heads_max),
             grace: Duration::from_millis(limits.grace_ms),
             serving: ConnectionServer::new(router, limits),
-            edge,
             connections: Arc::default(),
         };
         tasks.start("accept", accepting.run(stop));
@@ -75,7 +68,6 @@ struct AcceptLoop {
     slots: Arc<Connections>,
     grace: Duration,
     serving: ConnectionServer,
-    edge: Arc<Edge>,
     connections: Arc<Tasks>,
 }
 
@@ -86,8 +78,8 @@ impl AcceptLoop {
             tokio::select! {
                 _ = stop.wait_for(|stop| *stop) => break,
                 next = self.next() => {
-                    if let Some((stream, peer, slot)) = next {
-                        self.serve(stream, peer, slot, &graceful);
+                    if let Some((stream, slot)) = next {
+                        self.serve(stream, slot, &graceful);
                     }
                 }
             }
@@ -101,9 +93,9 @@ impl AcceptLoop {
         }
     }
 
-    async fn next(&self) -> Option<(TcpStream, SocketAddr, ConnectionSlot)> {
+    async fn next(&self) -> Option<(TcpStream, ConnectionSlot)> {
         match self.socket.accept().await {
-            Ok((stream, peer)) => Some((stream, peer, self.slots.admit().await)),
+            Ok((stream, _)) => Some((stream, self.slots.admit().await)),
             Err(error) => {
                 tracing::warn!(%error, "accept failed");
                 self.slots.cut_one();
@@ -113,13 +105,11 @@ impl AcceptLoop {
         }
     }
 
-    fn serve(&self, stream: TcpStream, peer: SocketAddr, slot: ConnectionSlot, graceful: &GracefulShutdown) {
+    fn serve(&self, stream: TcpStream, slot: ConnectionSlot, graceful: &GracefulShutdown) {
         // Answers are small and latency matters; a socket that refuses the option still works.
         let _ = stream.set_nodelay(true);
         let cut = slot.cut();
-        let stream = ServerStream::new(stream, self.edge.tls.as_ref());
-        let peer = Peer { edge: self.edge.clone(), address: peer.ip() };
-        let watched = graceful.watch(self.serving.connection(stream, peer, slot));
+        let watched = graceful.watch(self.serving.connection(stream, slot));
         self.connections.start("connection", async move {
             tokio::select! {
                 // Clients may drop their connection at any time.
@@ -144,12 +134,7 @@ impl ConnectionServer {
         Self { router, times: StreamTimeouts::of(limits), idle: Duration::from_millis(limits.idle_timeout_ms) }
     }
 
-    fn connection<S>(
-        &self,
-        stream: S,
-        peer: Peer,
-        slot: ConnectionSlot,
-    ) -> http1::Connection<TokioIo<TimedStream<S>>, RequestFront>
+    fn connection<S>(&self, stream: S, slot: ConnectionSlot) -> http1::Connection<TokioIo<TimedStream<S>>, RequestFront>
     where
         S: AsyncRead + AsyncWrite + Unpin + 'static,
     {
@@ -158,7 +143,7 @@ impl ConnectionServer {
         // The head timeout starts with the first byte of a head; before that the connection is idle.
         http.timer(TokioTimer::new()).header_read_timeout(self.idle.max(self.times.head()));
         let stream = TimedStream::new(stream, slot.clone(), self.times);
-        http.serve_connection(TokioIo::new(stream), RequestFront::new(self.router.clone(), peer, slot))
+        http.serve_connection(TokioIo::new(stream), RequestFront::new(self.router.clone(), slot))
     }
 }
 
@@ -168,13 +153,12 @@ pub(crate) struct BadHost;
 
 pub(super) struct RequestFront {
     router: TowerToHyperService<Router>,
-    peer: Peer,
     slot: Arc<ConnectionSlot>,
 }
 
 impl RequestFront {
-    pub(super) fn new(router: Router, peer: Peer, slot: Arc<ConnectionSlot>) -> Self {
-        Self { router: TowerToHyperService::new(router), peer, slot }
+    pub(super) fn new(router: Router, slot: Arc<ConnectionSlot>) -> Self {
+        Self { router: TowerToHyperService::new(router), slot }
     }
 }
 
@@ -190,7 +174,6 @@ impl Service<Request<Incoming>> for RequestFront {
         if request.version() >= Version::HTTP_11 && !has_one_host(request.headers()) {
             request.extensions_mut().insert(BadHost);
         }
-        self.peer.admit(&mut request);
         let slot = self.slot.clone();
         let answer = self.router.call(request.map(|body| RequestBody { body, ended: false, slot }));
         Box::pin(async move { answer.await.map(answering) })
@@ -275,13 +258,8 @@ mod tests {
 
     use super::*;
     use crate::serve::connections::Phase;
-    use crate::serve::tls;
 
     const LARGE: usize = 1024 * 1024;
-
-    fn local_peer() -> Peer {
-        Peer { edge: Arc::default(), address: "127.0.0.1".parse().unwrap() }
-    }
 
     /// The client's end of a connection, and the result of serving it.
     fn connect() -> (DuplexStream, Arc<Connections>, impl Future<Output = hyper::Result<()>>) {
@@ -291,7 +269,7 @@ mod tests {
         let serving = ConnectionServer::new(router, &ServerLimits::default());
         let (client, server) = duplex(64 * 1024);
         let slots = connections.clone();
-        let served = async move { serving.connection(server, local_peer(), slots.admit().await).await };
+        let served = async move { serving.connection(server, slots.admit().await).await };
         (client, connections, served)
     }
 
@@ -438,96 +416,6 @@ mod tests {
         ask(&mut client, "/").await;
         let (after, _) = seconds(served).await;
         assert_eq!(after, 30);
-    }
-
-    /// The same under TLS: the client's socket, still without a handshake.
-    fn connect_tls() -> (DuplexStream, Arc<Connections>, impl Future<Output = hyper::Result<()>>) {
-        let router = Router::new()
-            .route("/large", get(|| async { vec![b'x'; LARGE] }))
-            // Fits into the buffers of the socket and of TLS together.
-            .route("/medium", get(|| async { vec![b'x'; 100_000] }));
-        let connections = Connections::new(10, 10);
-        let serving = ConnectionServer::new(router, &ServerLimits::default());
-        let (client, server) = duplex(64 * 1024);
-        let slots = connections.clone();
-        let served = async move {
-            let stream = ServerStream::new(server, Some(&tls::tests::tls()));
-            serving.connection(stream, local_peer(), slots.admit().await).await
-        };
-        (client, connections, served)
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn half_a_handshake_is_waited_for_ten_seconds() {
-        for sent in [&b""[..], b"\x16\x03\x01\x02\x00\x01"] {
-            let (mut client, connections, served) = connect_tls();
-            client.write_all(sent).await.unwrap();
-            let watching = async {
-                tokio::time::sleep(Duration::from_secs(5)).await;
-                connections.phases()
-            };
-            let (after, (_, phases)) = seconds(async { tokio::join!(served, watching) }).await;
-            assert_eq!((after, phases), (10, vec![Phase::Head]), "it counts as an incomplete head meanwhile");
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_handshake_without_a_request_ends_in_ten_seconds() {
-        let (client, _connections, served) = connect_tls();
-        let client = async {
-            let connected = tls::tests::connect(client).await.unwrap();
-            tokio::time::sleep(Duration::from_secs(60)).await;
-            drop(connected);
-        };
-        let ended = async {
-            tokio::select! { ended = served => ended, () = client => Ok(()) }
-        };
-        assert_eq!(seconds(ended).await.0, 10);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn plain_text_to_a_tls_port_ends_at_once() {
-        let (mut client, _connections, served) = connect_tls();
-        client.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
-        assert_eq!(seconds(served).await.0, 0);
-        let mut answer = Vec::new();
-        client.read_to_end(&mut answer).await.unwrap();
-        assert!(!answer.starts_with(b"HTTP/"), "only an alert");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn an_unread_answer_under_tls_closes_its_connection() {
-        for path in ["/large", "/medium"] {
-            let (client, connections, served) = connect_tls();
-            let client = async {
-                let mut client = tls::tests::connect(client).await.unwrap();
-                client.write_all(format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes()).await.unwrap();
-                tokio::time::sleep(Duration::from_secs(100)).await;
-                drop(client);
-            };
-            let ended = async {
-                tokio::select! { ended = served => ended, () = client => Ok(()) }
-            };
-            let (after, ended) = seconds(ended).await;
-            assert!(ended.is_err(), "{path}");
-            assert_eq!((after, connections.phases().len()), (30, 0), "{path}");
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn an_answer_under_tls_arrives_whole() {
-        let (client, _connections, served) = connect_tls();
-        let client = async {
-            let mut client = tls::tests::connect(client).await.unwrap();
-            let head = "GET /large HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
-            client.write_all(head.as_bytes()).await.unwrap();
-            let mut answer = Vec::new();
-            client.read_to_end(&mut answer).await.unwrap();
-            answer
-        };
-        let (ended, answer) = tokio::join!(served, client);
-        assert!(ended.is_ok() && answer.starts_with(b"HTTP/1.1 200 OK"));
-        assert!(answer.ends_with(&[b'x'; LARGE]));
     }
 
     #[test]

@@ -1,14 +1,9 @@
 //! The server from start to stop: bind, serve, finish open requests, close the store.
 
 mod connections;
-mod edge;
 mod listener;
-mod tls;
 
-pub use edge::{ClientAddress, Edge};
-pub(crate) use edge::{FORWARDED_HOST, SCHEME};
 pub(crate) use listener::BadHost;
-pub use tls::{TlsError, TlsPair};
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,35 +18,17 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::app::App;
-use crate::auth::{BadFrameAncestor, Oidc, PortalSettings};
-use crate::backups::BackupMonitor;
 use crate::limits::{BadLimit, METRICS_CONNECTIONS_MAX, OTHER_FILES, ServerLimits};
 use crate::router::{metrics_router, router};
 use redrive_engine::services::Engine;
-use redrive_engine::tasks::Tasks;
-
-const KEY_USES_EVERY: Duration = Duration::from_mins(1);
 
 pub struct Config {
     pub listen: SocketAddr,
     /// Serves `/metrics` without a key.
     pub metrics_listen: Option<SocketAddr>,
     pub limits: ServerLimits,
-    pub portal: PortalSettings,
     /// The name of this process among those that share the store.
     pub replica: String,
-    pub edge: Edge,
-    /// None: people log in with keys only.
-    pub sso: Option<Oidc>,
-}
-
-impl Config {
-    /// Refuses what no server may start with. The metrics listener holds no secrets and may be plain.
-    pub fn check(&self) -> Result<(), StartError> {
-        self.limits.check()?;
-        self.portal.check()?;
-        if self.edge.exposes(self.listen) { Err(StartError::Exposed { address: self.listen }) } else { Ok(()) }
-    }
 }
 
 /// Why a server did not start.
@@ -59,15 +36,8 @@ impl Config {
 pub enum StartError {
     #[error("can't listen on {address}: {}", bind_hint(error))]
     Bind { address: SocketAddr, error: io::Error },
-    #[error(
-        "refusing to listen on {address} in plain HTTP, where others could read keys and payloads: \
-         set tls_cert and tls_key, or say --behind-proxy if a TLS proxy is in front"
-    )]
-    Exposed { address: SocketAddr },
     #[error(transparent)]
     Limit(#[from] BadLimit),
-    #[error(transparent)]
-    Portal(#[from] BadFrameAncestor),
     #[error("the store is not ready: {0}")]
     Store(#[from] redrive_engine::Error),
 }
@@ -86,10 +56,8 @@ pub struct Server {
     engine: Engine,
     listener: Listener,
     metrics: Option<Listener>,
-    tasks: Tasks,
     stop: watch::Sender<bool>,
     grace: Duration,
-    scheme: &'static str,
 }
 
 impl Server {
@@ -100,7 +68,7 @@ impl Server {
         dice: Arc<dyn Dice>,
         rules: Option<Arc<UserRules>>,
     ) -> Result<Self, StartError> {
-        config.check()?;
+        config.limits.check()?;
         store.ready().await?;
         let socket = bind(config.listen).await?;
         let metrics_socket = match config.metrics_listen {
@@ -111,25 +79,19 @@ impl Server {
         let mut limits = config.limits;
         limits.connections_max = connections_max(limits.connections_max);
         let grace = Duration::from_millis(limits.grace_ms);
-        let app = App::with_portal(store.clone(), dice, rules, limits.clone(), config.sso, config.portal);
+        let app = App::new(store.clone(), dice, rules, limits.clone());
         let stop = watch::Sender::new(false);
-        let listening = |address, socket, router, limits: &ServerLimits, edge| {
-            Listener::start(socket, router, limits, edge, stop.subscribe())
+        let listening = |address, socket, router, limits: &ServerLimits| {
+            Listener::start(socket, router, limits, stop.subscribe())
                 .map_err(|error| StartError::Bind { address, error })
         };
-        let scheme = if config.edge.tls.is_some() { "https" } else { "http" };
-        let edge = Arc::new(config.edge);
-        let listener = listening(config.listen, socket, router(app.clone()), &limits, edge)?;
+        let listener = listening(config.listen, socket, router(app.clone()), &limits)?;
         let few = ServerLimits { connections_max: limits.connections_max.min(METRICS_CONNECTIONS_MAX), ..limits };
         let metrics = match metrics_socket {
-            Some((address, socket)) => {
-                Some(listening(address, socket, metrics_router(app.clone()), &few, Arc::default())?)
-            }
+            Some((address, socket)) => Some(listening(address, socket, metrics_router(app.clone()), &few)?),
             None => None,
         };
-        let tasks = Tasks::default();
-        tasks.start("key uses", write_key_uses(app.clone(), stop.subscribe()));
-        Ok(Self { app, store, engine, listener, metrics, tasks, stop, grace, scheme })
+        Ok(Self { app, store, engine, listener, metrics, stop, grace })
     }
 
     /// The address it listens on; with port 0 the one that the system chose.
@@ -139,17 +101,7 @@ impl Server {
 
     /// A link that logs a browser in as the key of this hash: once, and within [`crate::auth::LINK_MS`].
     pub fn login_link(&self, key_hash: [u8; 32]) -> String {
-        format!("{}{}", self.url(), self.app.login_path(key_hash))
-    }
-
-    /// The address with its scheme.
-    pub fn url(&self) -> String {
-        format!("{}://{}", self.scheme, self.address())
-    }
-
-    /// Where scheduled backups report how they are doing.
-    pub fn backups(&self) -> Arc<BackupMonitor> {
-        self.app.backups.clone()
+        format!("http://{}{}", self.address(), self.app.login_path(key_hash))
     }
 
     pub fn metrics_address(&self) -> Option<SocketAddr> {
@@ -167,21 +119,8 @@ impl Server {
                 metrics.finish(bound).await;
             }
         };
-        tokio::join!(self.listener.finish(bound), metrics, self.engine.stop(self.grace), self.tasks.finish(bound));
+        tokio::join!(self.listener.finish(bound), metrics, self.engine.stop(self.grace));
         self.store.close().await;
-    }
-}
-
-/// Once a minute, and at the end.
-async fn write_key_uses(app: App, mut stop: watch::Receiver<bool>) {
-    loop {
-        let stopping = tokio::time::timeout(KEY_USES_EVERY, stop.wait_for(|stop| *stop)).await.is_ok();
-        if let Err(error) = app.write_key_uses().await {
-            tracing::warn!(%error, "writing the last use of keys failed");
-        }
-        if stopping {
-            return;
-        }
     }
 }
 

@@ -9,7 +9,6 @@ use super::form::Form;
 use super::form::Notice;
 use super::layout::Tab;
 use super::page::{FormResult, PageContent, PageRequest};
-use crate::api::v1::operations::create_as;
 use crate::app::App;
 use crate::auth::Visitor;
 use crate::capture;
@@ -216,7 +215,7 @@ pub(crate) async fn create(app: App, visit: PageRequest, form: Form) -> Result<F
     if !named.is_empty() {
         new.over = Over::Runs(named);
     }
-    let made = create_as(&app, &visit.who, new).await?;
+    let made = app.store.create_operation(new, visit.who.actor()).await?;
     Ok(FormResult::Go { to: format!("/operations/{}", made.id), done: Notice::Previewed })
 }
 

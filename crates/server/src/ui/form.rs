@@ -15,7 +15,6 @@ use crate::body::Buffered;
 use crate::budget::Holder;
 use crate::limits::{FORM_FIELDS_MAX, FORM_NAME_MAX_BYTES, FORM_TEXT_MAX_BYTES};
 use crate::problem::{Code, HttpProblem, Result};
-use crate::serve::FORWARDED_HOST;
 
 /// Fields that only the body limit bounds.
 const FREE_FIELDS: [&str; 4] = ["payload", "json_patch", "output", "text"];
@@ -113,8 +112,10 @@ impl Form {
     }
 }
 
-/// A second line of defence: browsers do not send the session cookie from another site either, and no other site can make
-/// a browser send the header of a proxy.
+/// The host that the browser asked a proxy for. No other site can make a browser send this header.
+const FORWARDED_HOST: &str = "x-forwarded-host";
+
+/// A second line of defence: browsers do not send the session cookie from another site either.
 fn is_from_here(headers: &HeaderMap) -> bool {
     let Some(origin) = headers.get(ORIGIN) else { return true };
     let Some((_, from)) = origin.to_str().ok().and_then(|origin| origin.split_once("://")) else { return false };
@@ -171,7 +172,6 @@ done! {
     BreakerClosed = "breaker_closed", "Breaker closed. Held runs are released.";
     QueueSet = "queue_set", "Queue saved.";
     Revoked = "revoked", "Key revoked. Its sessions have ended.";
-    LinkRevoked = "link_revoked", "Portal link revoked. Its session has ended.";
 }
 
 pub(crate) fn notice_cookie(done: Notice, headers: &HeaderMap) -> String {
@@ -223,7 +223,11 @@ mod tests {
         };
         assert!(from(None) && from(Some("http://desk.example:7070")));
         assert!(!from(Some("https://evil.example")) && !from(Some("null")) && !from(Some("")));
-        let behind = [(HOST, "10.0.0.7:7070"), (ORIGIN, "https://desk.example"), (FORWARDED_HOST, "desk.example")];
+        let behind = [
+            (HOST, "10.0.0.7:7070"),
+            (ORIGIN, "https://desk.example"),
+            (FORWARDED_HOST.parse().unwrap(), "desk.example"),
+        ];
         let behind = behind.map(|(name, value)| (name, HeaderValue::from_static(value)));
         assert!(is_from_here(&HeaderMap::from_iter(behind)));
     }

@@ -4,10 +4,9 @@ use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
 use http::StatusCode;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
-use redrive_core::wire::StoreFreeze;
 
 use super::assets;
-use super::components::{exact, hidden, isolated, prose};
+use super::components::{hidden, isolated, prose};
 use super::form::Notice;
 use super::page::{PageContent, is_for_a_person, nothing_here, respond};
 use crate::app::App;
@@ -23,7 +22,6 @@ pub(crate) enum Tab {
     Operations,
     Tenants,
     Queues,
-    Audit,
     Settings,
     Nowhere,
 }
@@ -33,7 +31,7 @@ const MARK: &str = "<svg width=\"20\" height=\"20\" viewBox=\"0 0 20 20\" aria-h
 stroke-linecap=\"round\" stroke-linejoin=\"round\"/></svg>";
 
 /// A page within a session.
-pub(crate) fn whole(who: &Visitor, content: &PageContent, done: Option<Notice>, frozen: Option<StoreFreeze>) -> Markup {
+pub(crate) fn whole(who: &Visitor, content: &PageContent, done: Option<Notice>) -> Markup {
     let bar = html! {
         a.skip href="#main" { "Skip to content" }
         header.top {
@@ -55,22 +53,10 @@ pub(crate) fn whole(who: &Visitor, content: &PageContent, done: Option<Notice>, 
         &content.title,
         &bar,
         &html! {
-            @if let Some(freeze) = frozen { (frozen_banner(freeze)) }
             @if let Some(done) = done { p.notice role="status" { (done.says()) } }
             (content.main)
         },
     )
-}
-
-fn frozen_banner(freeze: StoreFreeze) -> Markup {
-    html! {
-        p.notice role="alert" {
-            strong { "This store was restored from a backup." } " What was done "
-            @if let Some(at) = freeze.backup_at { "after " (exact(at)) } @else { "after the backup" }
-            " is not in it, so no work is handed out. Compare the runs with the outside world; then an operator releases the store: "
-            code { "redrive store release --reason …" }
-        }
-    }
 }
 
 fn tabs(who: &Visitor) -> Vec<(Tab, String, &'static str)> {
@@ -89,7 +75,6 @@ fn tabs(who: &Visitor) -> Vec<(Tab, String, &'static str)> {
         ]),
         None => tabs.push(tab(Tab::Tenants, "/tenants", "Tenants")),
     }
-    tabs.push(tab(Tab::Audit, "/audit", "Audit"));
     tabs.push(tab(Tab::Settings, "/settings", "Settings"));
     tabs
 }

@@ -2,22 +2,16 @@
 
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
-use http::header::SET_COOKIE;
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::{HeaderMap, Method, StatusCode};
 use maud::html;
 
 use super::components::{hidden, isolated};
 use super::form::Form;
 use super::layout;
-use super::page::{framed, respond, see_other};
-use super::sso;
-use crate::api::v1::portal_links;
+use super::page::{respond, see_other};
 use crate::app::App;
-use crate::auth::{
-    Visitor, log_in, no_cookie, no_portal_cookie, open_link, portal_cookie, session_cookie, session_token,
-};
+use crate::auth::{Visitor, log_in, no_cookie, session_cookie, session_token};
 use crate::problem::{Code, HttpProblem};
-use crate::serve::ClientAddress;
 
 /// Logs in by a link, or asks for a key. A HEAD request does not consume the link.
 pub(crate) async fn get(app: App, request: Request) -> Response {
@@ -26,12 +20,11 @@ pub(crate) async fn get(app: App, request: Request) -> Response {
     }
     let query = request.uri().query().unwrap_or_default();
     let Some((_, token)) = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "token") else {
-        return ask(&app, StatusCode::OK, None, "/");
+        return ask(StatusCode::OK, None, "/");
     };
     match app.sessions.begin(&token, app.store.now(), app.dice.as_ref()) {
         Some(session) => see_other("/", &[session_cookie(&session, request.headers())]),
         None => ask(
-            &app,
             StatusCode::UNAUTHORIZED,
             Some(
                 "This login link was used or has expired: a link works once, within 15 minutes. Get a new one, or log in with a key.",
@@ -41,78 +34,32 @@ pub(crate) async fn get(app: App, request: Request) -> Response {
     }
 }
 
-/// Logs in by a portal link, as its tenant. A HEAD request does not consume the link.
-pub(crate) async fn portal(app: App, request: Request) -> Response {
-    if request.method() == Method::HEAD {
-        return StatusCode::NO_CONTENT.into_response();
-    }
-    let query = request.uri().query().unwrap_or_default();
-    let token = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "token").map(|(_, token)| token);
-    let from = ClientAddress::of(request.extensions());
-    match open_link(&app, &token.unwrap_or_default(), from).await {
-        Ok(session) => see_other("/", &[portal_cookie(&session, &app.portal, request.headers())]),
-        Err(problem) => {
-            let mut response = framed(&app, link_refused(&problem));
-            response.extensions_mut().insert(problem.code);
-            response
-        }
-    }
-}
-
-/// Where a new link comes from only the site that made this one can say, so the page offers no login.
-fn link_refused(problem: &HttpProblem) -> Response {
-    let says = match problem.code {
-        Code::Unauthorized => {
-            "This link was used, has expired or was revoked: a link works once. Go back to where you found it and open it again."
-        }
-        _ => problem.code.help(),
-    };
-    let main = html! { div.narrow { h1 { "This link does not work" } p.notice role="alert" { (isolated(says)) } } };
-    respond(problem.status(), layout::outside("This link does not work", &main))
-}
-
 /// A key, typed in.
 pub(crate) async fn post(app: App, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let form = match Form::read(&app, &parts, body, None).await {
         Ok(form) => form,
-        Err(problem) => return ask(&app, problem.status(), Some(&problem.detail), "/"),
+        Err(problem) => return ask(problem.status(), Some(&problem.detail), "/"),
     };
     let next = form.one("next").filter(|next| is_ours(next)).unwrap_or("/");
-    match log_in(&app, form.one("key").unwrap_or_default(), ClientAddress::of(&parts.extensions)).await {
+    match log_in(&app, form.one("key").unwrap_or_default()).await {
         Ok(session) => see_other(next, &[session_cookie(&session, &parts.headers)]),
-        Err(problem) => refused(&app, &problem, next),
+        Err(problem) => refused(&problem, next),
     }
 }
 
 /// Ends the session in every tab. It needs the form's token: another site can make a browser send the cookie.
 pub(crate) async fn end(app: App, request: Request) -> Response {
     let (parts, body) = request.into_parts();
-    let Ok(who) = Visitor::admit(&app, &parts).await else {
+    let Ok(who) = Visitor::admit(&app, &parts.headers).await else {
         return see_other("/", &[no_cookie(&parts.headers)]);
     };
     match Form::read(&app, &parts, body, Some(&who)).await {
-        Ok(_) if who.is_portal() => end_portal(&app, &who, &parts.headers).await,
         Ok(_) => {
             end_session(&app, &parts.headers);
             see_other("/login", &[no_cookie(&parts.headers)])
         }
-        Err(problem) => respond(problem.status(), layout::whole(&who, &layout::problem(&problem), None, None)),
-    }
-}
-
-/// Ends the session on every replica. Its link is used up, so there is nothing to log in with.
-async fn end_portal(app: &App, who: &Visitor, headers: &HeaderMap) -> Response {
-    match portal_links::revoke_one(app, who, who.key_id()).await {
-        Ok(_) => {
-            let main = html! { div.narrow { h1 { "Logged out" } p { "Open a new link to come back." } } };
-            let mut response = framed(app, respond(StatusCode::OK, layout::outside("Logged out", &main)));
-            if let Ok(gone) = HeaderValue::from_str(&no_portal_cookie(&app.portal, headers)) {
-                response.headers_mut().append(SET_COOKIE, gone);
-            }
-            response
-        }
-        Err(problem) => respond(problem.status(), layout::whole(who, &layout::problem(&problem), None, None)),
+        Err(problem) => respond(problem.status(), layout::whole(&who, &layout::problem(&problem), None)),
     }
 }
 
@@ -123,7 +70,7 @@ fn end_session(app: &App, headers: &HeaderMap) {
 }
 
 /// The login form for a request without a session, or with one that lacks the role.
-pub(crate) fn refused(app: &App, problem: &HttpProblem, next: &str) -> Response {
+pub(crate) fn refused(problem: &HttpProblem, next: &str) -> Response {
     let says = match problem.code {
         Code::Unauthorized => {
             "Log in to continue. A session ends after an hour of inactivity, or when its key is revoked."
@@ -131,24 +78,20 @@ pub(crate) fn refused(app: &App, problem: &HttpProblem, next: &str) -> Response 
         Code::Forbidden => "This key has no access to that page. Log in with another key.",
         _ => problem.code.help(),
     };
-    ask(app, problem.status(), Some(says), if is_ours(next) { next } else { "/" })
+    ask(problem.status(), Some(says), if is_ours(next) { next } else { "/" })
 }
 
 /// Whether a redirect stays on this site.
-pub(super) fn is_ours(next: &str) -> bool {
+fn is_ours(next: &str) -> bool {
     let plain = |c: char| c.is_ascii_graphic() && c != '\\';
     next.starts_with('/') && !next.starts_with("//") && next.chars().all(plain) && !next.starts_with("/login")
 }
 
-fn ask(app: &App, status: StatusCode, says: Option<&str>, next: &str) -> Response {
-    let by_sso = app.sso.is_some().then(|| sso::path(next));
+fn ask(status: StatusCode, says: Option<&str>, next: &str) -> Response {
     let main = html! {
         div.narrow {
             h1 { "Log in" }
             @if let Some(says) = says { p.notice role="alert" { (isolated(says)) } }
-            @if let Some(by_sso) = by_sso {
-                p { a.button.primary href=(by_sso) { "Sign in with SSO" } }
-            }
             form.panel.body method="post" action="/login" {
                 (hidden("next", next))
                 label.field {

@@ -2,7 +2,6 @@
 //! act through the API's own functions. One file per area.
 
 mod assets;
-mod audit;
 mod components;
 mod compose;
 mod form;
@@ -18,9 +17,8 @@ mod queues;
 mod run;
 mod runs;
 mod settings;
-mod sso;
 mod tenants;
 
 pub use page::{ForWhom, PageRoute};
-pub(crate) use page::{POLICY, is_for_a_person, nothing_here};
+pub(crate) use page::{is_for_a_person, nothing_here};
 pub use pages::table;

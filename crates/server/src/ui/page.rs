@@ -6,11 +6,9 @@ use std::sync::Arc;
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
 use http::header::{ACCEPT, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION, REFERRER_POLICY, SET_COOKIE};
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::{HeaderValue, Method, StatusCode};
 use maud::Markup;
-use redrive_core::access::KeyScope;
 use redrive_core::time::Timestamp;
-use redrive_core::wire::StoreFreeze;
 
 use super::form::Form;
 use super::form::{self, Notice};
@@ -25,7 +23,7 @@ use crate::query::{FromQuery, NoQuery, RawQuery};
 use crate::router::{Handler, HandlerFuture};
 
 /// Scripts, styles, calls and forms of this origin only, nothing inline, no framing.
-pub(crate) const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
      form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 
 pub struct PageRoute {
@@ -34,8 +32,6 @@ pub struct PageRoute {
     /// Whether it needs a session.
     pub asks: bool,
     pub for_whom: ForWhom,
-    /// The scope that it needs; none where no session is needed.
-    pub scope: Option<KeyScope>,
     pub(crate) handler: Handler,
 }
 
@@ -66,7 +62,6 @@ pub(crate) struct PageRequest<P = (), Q = NoQuery> {
     pub(crate) now: Timestamp,
     /// The path and query as sent.
     pub(crate) address: String,
-    pub(crate) headers: HeaderMap,
 }
 
 /// The content of a page, without the frame.
@@ -82,11 +77,6 @@ impl PageContent {
     }
 }
 
-/// For the banner; a store that can't be read has other things to say.
-async fn freeze_of(app: &App) -> Option<StoreFreeze> {
-    app.store.freeze().await.unwrap_or_default()
-}
-
 /// What a form answers with.
 pub(crate) enum FormResult {
     Go {
@@ -97,7 +87,7 @@ pub(crate) enum FormResult {
     Show(PageContent),
 }
 
-pub(crate) fn page<P, Q, F, R>(path: &'static str, for_whom: ForWhom, scope: KeyScope, render: F) -> PageRoute
+pub(crate) fn page<P, Q, F, R>(path: &'static str, for_whom: ForWhom, render: F) -> PageRoute
 where
     P: FromPath,
     Q: FromQuery,
@@ -108,38 +98,31 @@ where
         let render = render.clone();
         Box::pin(async move {
             let (mut parts, _) = request.into_parts();
-            let who = match admitted(&app, &parts, for_whom, scope).await {
+            let who = match admitted(&app, &parts.headers, for_whom).await {
                 Ok(who) => who,
-                Err(problem) => return login::refused(&app, &problem, &address(&parts)),
+                Err(problem) => return login::refused(&problem, &address(&parts)),
             };
             let notice = form::notice(&parts.headers);
             let shown = async {
                 let path = P::read(&PathParams::of(&mut parts).await?)?;
                 let query = RawQuery::parse(parts.uri.query())?;
-                let visit = PageRequest {
-                    who: who.clone(),
-                    path,
-                    query,
-                    now: app.store.now(),
-                    address: address(&parts),
-                    headers: parts.headers.clone(),
-                };
+                let visit =
+                    PageRequest { who: who.clone(), path, query, now: app.store.now(), address: address(&parts) };
                 render(app.clone(), visit).await
             };
             match shown.await {
                 Ok(content) => {
-                    let page = layout::whole(&who, &content, notice, freeze_of(&app).await);
-                    let whole = finished(&app, &who, respond(StatusCode::OK, page));
+                    let whole = respond(StatusCode::OK, layout::whole(&who, &content, notice));
                     form::clear_notice(app.answers.count(who.holder(), IfFull::Refuse, whole), notice)
                 }
-                Err(problem) => finished(&app, &who, refuse(&who, &problem)),
+                Err(problem) => refuse(&who, &problem),
             }
         })
     };
-    PageRoute { method: Method::GET, path, asks: true, for_whom, scope: Some(scope), handler: Arc::new(handler) }
+    PageRoute { method: Method::GET, path, asks: true, for_whom, handler: Arc::new(handler) }
 }
 
-pub(crate) fn act<P, F, R>(path: &'static str, for_whom: ForWhom, scope: KeyScope, act: F) -> PageRoute
+pub(crate) fn act<P, F, R>(path: &'static str, for_whom: ForWhom, act: F) -> PageRoute
 where
     P: FromPath,
     F: Fn(App, PageRequest<P>, Form) -> R + Clone + Send + Sync + 'static,
@@ -149,9 +132,9 @@ where
         let act = act.clone();
         Box::pin(async move {
             let (mut parts, body) = request.into_parts();
-            let who = match admitted(&app, &parts, for_whom, scope).await {
+            let who = match admitted(&app, &parts.headers, for_whom).await {
                 Ok(who) => who,
-                Err(problem) => return login::refused(&app, &problem, "/"),
+                Err(problem) => return login::refused(&problem, "/"),
             };
             let done = async {
                 let path = P::read(&PathParams::of(&mut parts).await?)?;
@@ -162,22 +145,20 @@ where
                     query: NoQuery,
                     now: app.store.now(),
                     address: address(&parts),
-                    headers: parts.headers.clone(),
                 };
                 act(app.clone(), visit, form).await
             };
             match done.await {
                 Ok(FormResult::Go { to, done }) => see_other(&to, &[form::notice_cookie(done, &parts.headers)]),
                 Ok(FormResult::Show(content)) => {
-                    let page = layout::whole(&who, &content, None, freeze_of(&app).await);
-                    let whole = finished(&app, &who, respond(StatusCode::OK, page));
+                    let whole = respond(StatusCode::OK, layout::whole(&who, &content, None));
                     app.answers.count(who.holder(), IfFull::Send, whole)
                 }
-                Err(problem) => finished(&app, &who, refuse(&who, &problem)),
+                Err(problem) => refuse(&who, &problem),
             }
         })
     };
-    PageRoute { method: Method::POST, path, asks: true, for_whom, scope: Some(scope), handler: Arc::new(handler) }
+    PageRoute { method: Method::POST, path, asks: true, for_whom, handler: Arc::new(handler) }
 }
 
 /// A page that needs no session, such as the login.
@@ -187,27 +168,13 @@ where
     R: Future<Output = Response> + Send + 'static,
 {
     let handler = move |app: App, request: Request| -> HandlerFuture { Box::pin(answer(app, request)) };
-    PageRoute { method, path, asks: false, for_whom: ForWhom::Everyone, scope: None, handler: Arc::new(handler) }
+    PageRoute { method, path, asks: false, for_whom: ForWhom::Everyone, handler: Arc::new(handler) }
 }
 
-async fn admitted(app: &App, head: &http::request::Parts, for_whom: ForWhom, scope: KeyScope) -> Result<Visitor> {
-    let who = Visitor::admit(app, head).await?;
+async fn admitted(app: &App, headers: &http::HeaderMap, for_whom: ForWhom) -> Result<Visitor> {
+    let who = Visitor::admit(app, headers).await?;
     for_whom.admit(&who)?;
-    who.need(scope)?;
     Ok(who)
-}
-
-/// Opens a page of the portal to the origins that may frame it.
-pub(crate) fn framed(app: &App, mut response: Response) -> Response {
-    if let Some(policy) = &app.framed_policy {
-        response.headers_mut().insert(CONTENT_SECURITY_POLICY, policy.clone());
-    }
-    response
-}
-
-/// The page as its visitor gets it.
-fn finished(app: &App, who: &Visitor, response: Response) -> Response {
-    if who.is_portal() { framed(app, response) } else { response }
 }
 
 fn address(parts: &http::request::Parts) -> String {
@@ -249,7 +216,7 @@ pub(crate) fn nothing_here() -> Response {
 
 /// The problem as a page, within a session.
 fn refuse(who: &Visitor, problem: &HttpProblem) -> Response {
-    let mut response = respond(problem.status(), layout::whole(who, &layout::problem(problem), None, None));
+    let mut response = respond(problem.status(), layout::whole(who, &layout::problem(problem), None));
     response.extensions_mut().insert(problem.code);
     response
 }

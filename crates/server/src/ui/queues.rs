@@ -140,13 +140,6 @@ fn policy_of(queue: &QueueView, policy: &Policy) -> Markup {
         fact("Deadline", &html! { (span(policy.deadline_ms)) " per attempt" }),
         fact("Unclaimed after", &html! { (span(policy.unclaimed_after_ms)) }),
         fact("Replays", &html! { "at most " (policy.max_replays) }),
-        fact(
-            "Kept",
-            &html! {
-                "closed runs " (policy.retention.closed_days) " days, dead letters " (policy.retention.dead_days)
-                " days, payloads " (policy.retention.payload_days) " days"
-            },
-        ),
     ];
     let body = html! { div.body { (facts(&rows))
     @if own != "{}" { details { summary { "Settings of this queue" } pre tabindex="0" { bdi { (visible(&own)) } } } } } };
@@ -167,7 +160,6 @@ fn facts_of(queue: &QueueView, now: redrive_core::time::Timestamp) -> Markup {
         ),
         fact("Running", &html! { (grouped(queue.running)) }),
         fact("Created", &ago(queue.created_at, now)),
-        fact("Next removal", &html! { @match queue.next_removal_at { Some(at) => (ago(at, now)), None => "none" } }),
     ];
     panel("facts", "Queue", &html! {}, &html! { div.body { (facts(&rows)) } })
 }
@@ -206,6 +198,6 @@ pub(crate) async fn put(app: App, visit: PageRequest<QueueName>, form: Form) -> 
         instructions: text("instructions"),
         ..before
     };
-    set(&app, &visit.who, visit.path.clone(), settings).await?;
+    set(&app, visit.path.clone(), settings).await?;
     Ok(FormResult::Go { to: format!("/queues/{}", visit.path), done: Notice::QueueSet })
 }

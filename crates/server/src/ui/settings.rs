@@ -1,83 +1,32 @@
-//! `/settings`: a tester that classifies a pasted error, the keys for admins, and the portal links for operators.
+//! `/settings`: a tester that classifies a pasted error, and the keys for admins.
 
 use maud::{Markup, html};
-use redrive_core::access::KeyScope;
 use redrive_core::classify::{Evidence, explain};
 use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::pattern::why_grouped;
 use redrive_core::run::Run;
 use redrive_core::strategy::{Strategy, Tries, decide, strategy};
-use redrive_core::time::{MINUTE_MS, Timestamp};
+use redrive_core::time::Timestamp;
 use redrive_core::verdict::Change;
-use redrive_core::wire::bounds::{PORTAL_MS_MAX, PORTAL_MS_MIN};
-use redrive_core::wire::{CreateKey, CreatePortalLink, ErrorReport, KeyView, PortalLinkView, Role};
+use redrive_core::wire::{CreateKey, CreatedKey, ErrorReport, KeyView, Role};
 use redrive_core::wording::advice;
 use redrive_engine::AttemptBody;
 
-use super::components::{ago, choice, fact, facts, field, head, hidden, isolated, panel, post_form, template, visible};
+use super::components::{ago, choice, fact, facts, field, head, isolated, panel, post_form, template, visible};
 use super::form::Form;
 use super::form::Notice;
 use super::layout::Tab;
-use super::links;
 use super::page::{FormResult, PageContent, PageRequest};
-use crate::api::v1::{keys, portal_links};
+use crate::api::v1::keys;
 use crate::app::App;
 use crate::auth::Visitor;
-use crate::capture::{FailureContext, classify_error, redaction};
+use crate::capture::{FailureContext, classify_error};
 use crate::path::ServerId;
 use crate::problem::{HttpProblem, Result};
-use crate::query::{FromQuery, Param, RawQuery, TENANT};
 
-/// The links of one tenant.
-pub(crate) struct SettingsQuery {
-    tenant: Option<Tenant>,
-}
-
-impl FromQuery for SettingsQuery {
-    const PARAMS: &'static [Param] = &[TENANT];
-
-    fn read(given: &mut RawQuery) -> Result<Self> {
-        Ok(Self { tenant: given.id("tenant")? })
-    }
-}
-
-pub(crate) async fn get(app: App, visit: PageRequest<(), SettingsQuery>) -> Result<PageContent> {
-    Ok(content(&visit.who, &SettingsData::read(&app, &visit.who, visit.query.tenant, None).await?, visit.now))
-}
-
-/// What the page shows beside the tester, as far as the visitor may.
-struct SettingsData {
-    /// None without encryption at rest.
-    master_key_id: Option<String>,
-    keys: Option<Vec<KeyView>>,
-    links: Option<TenantLinks>,
-    made: Option<MadeSecret>,
-}
-
-struct TenantLinks {
-    tenant: Tenant,
-    links: Vec<PortalLinkView>,
-}
-
-/// Shown once; only its hash is stored.
-struct MadeSecret {
-    title: &'static str,
-    secret: String,
-    about: String,
-}
-
-impl SettingsData {
-    async fn read(app: &App, who: &Visitor, tenant: Option<Tenant>, made: Option<MadeSecret>) -> Result<Self> {
-        let may = who.limits().holds_any(&[KeyScope::Admin]);
-        let keys = if may && who.is_admin() { Some(keys::all(app).await?) } else { None };
-        let links = if may && who.is_operator() {
-            let tenant = tenant.unwrap_or_else(Tenant::default_tenant);
-            Some(TenantLinks { links: portal_links::all(app, &tenant).await?, tenant })
-        } else {
-            None
-        };
-        Ok(Self { master_key_id: app.store.master_key_id(), keys, links, made })
-    }
+pub(crate) async fn get(app: App, visit: PageRequest) -> Result<PageContent> {
+    let keys = if visit.who.is_admin() { Some(keys::all(&app).await?) } else { None };
+    Ok(content(&visit, keys.as_deref(), &classify_form(&visit.who, &Form::default()), None))
 }
 
 /// Classifies a pasted error.
@@ -92,68 +41,54 @@ pub(crate) async fn test(app: App, visit: PageRequest, form: Form) -> Result<For
     Ok(FormResult::Show(PageContent::new("Tester", Tab::Settings, main)))
 }
 
-fn content(who: &Visitor, data: &SettingsData, now: Timestamp) -> PageContent {
+fn content(visit: &PageRequest, keys: Option<&[KeyView]>, tester: &Markup, made: Option<&CreatedKey>) -> PageContent {
     let headline = html! {
-        "Logged in as " (who.role())
-        @match who.own_tenant() { Some(own) => { " of tenant " (isolated(own.as_str())) } None => " for all tenants" } "."
+        "Logged in as " (visit.who.role())
+        @match visit.who.own_tenant() { Some(own) => { " of tenant " (isolated(own.as_str())) } None => " for all tenants" } "."
     };
     let main = html! {
         (head(&headline, &html! {
-            "Paste an error to see how it is classified" @if data.keys.is_some() { ", or manage keys" } "."
+            "Paste an error to see how it is classified" @if keys.is_some() { ", or manage keys" } "."
         }, &html! {}))
-        @if let Some(made) = &data.made { (secret(made)) }
-        (classify_form(who, &Form::default()))
-        @if let Some(keys) = &data.keys { (table(keys, who, now)) (make_key(who)) }
-        @if let Some(links) = &data.links { (links_of(links, who, now)) }
-        @if data.keys.is_some() { (encryption(data.master_key_id.as_deref())) }
+        @if let Some(made) = made { (secret(made)) }
+        (tester)
+        @if let Some(keys) = keys { (table(keys, visit)) (make_key(&visit.who)) }
     };
     PageContent::new("Settings", Tab::Settings, main)
 }
 
-/// Whether payloads are stored in clear.
-fn encryption(master_key_id: Option<&str>) -> Markup {
-    let body = html! { div.body { @match master_key_id {
-        Some(id) => p { "Payloads are encrypted at rest, under master key " span.mono { (id) } "." },
-        None => p { "Payloads are stored in clear text. " span.muted { "A master key in " code { "[encryption]" } " of the configuration encrypts them." } },
-    } } };
-    panel("encryption", "Encryption at rest", &html! {}, &body)
-}
-
-fn secret(made: &MadeSecret) -> Markup {
+/// Shown once; only its hash is stored.
+fn secret(made: &CreatedKey) -> Markup {
     html! {
         section.panel.notice role="status" {
-            p { b { (made.title) } }
-            pre id="secret" tabindex="0" { (made.secret) }
-            p.muted { (isolated(&made.about)) }
+            p { b { "New key, shown only once:" } }
+            pre id="secret" tabindex="0" { (made.key) }
+            p.muted { (made.id) " · " (made.role) " · tenant " (isolated(&made.tenant)) }
         }
     }
 }
 
-fn table(keys: &[KeyView], who: &Visitor, now: Timestamp) -> Markup {
+fn table(keys: &[KeyView], visit: &PageRequest) -> Markup {
     let body = html! { div.scroll { table {
         thead {
             tr {
-                th { "Key" } th { "Role" } th { "Tenant" } th.wide { "Scopes" } th.wide { "Queues" }
-                th.num.wide { "Last used" } th { "State" } th { span.faint { "Action" } }
+                th { "Key" } th { "Role" } th { "Tenant" } th.wide { "Note" } th.num.wide { "Created" } th { "State" }
+                th { span.faint { "Action" } }
             }
         }
         tbody { @for key in keys { tr {
-            td {
-                @if let Some(name) = &key.name { (isolated(name.as_str())) " " }
-                span.mono.faint { (key.id) }
-                @if let Some(note) = &key.note { " " span.muted { (isolated(note.as_str())) } }
-            }
+            td.mono { (key.id) }
             td { (key.role) }
             td { (isolated(&key.tenant)) }
-            td.wide { (listed(key.scopes.as_deref())) }
-            td.wide { (listed(key.queues.as_deref())) }
-            td.num.wide.muted { @match key.last_used_at { Some(at) => (ago(at, now)), None => "never" } }
-            td { (state_of(key, now)) }
-            td.act { @if is_valid(key, now) {
-                (post_form(&format!("/settings/keys/{}/rotate", key.id), who.csrf(), &html! {
-                    button aria-label=(format!("rotate {}", key.id)) { "Rotate" }
-                }))
-                (post_form(&format!("/settings/keys/{}/revoke", key.id), who.csrf(), &html! {
+            td.wide { @if let Some(note) = &key.note { (isolated(note.as_str())) } }
+            td.num.wide.muted { (ago(key.created_at, visit.now)) }
+            td { @match (key.revoked_at, key.expires_at) {
+                (Some(at), _) => { span.badge { "revoked" } " " span.faint { (ago(at, visit.now)) } }
+                (None, Some(at)) => { span.badge.good { "valid" } " " span.faint { "until " (ago(at, visit.now)) } }
+                (None, None) => span.badge.good { "valid" },
+            } }
+            td.act { @if key.revoked_at.is_none() {
+                (post_form(&format!("/settings/keys/{}/revoke", key.id), visit.who.csrf(), &html! {
                     button.danger aria-label=(format!("revoke {}", key.id)) { "Revoke" }
                 }))
             } }
@@ -162,94 +97,21 @@ fn table(keys: &[KeyView], who: &Visitor, now: Timestamp) -> Markup {
     panel("keys", "Keys", &html! { (keys.len()) }, &body)
 }
 
-fn is_valid(key: &KeyView, now: Timestamp) -> bool {
-    key.revoked_at.is_none() && key.expires_at.is_none_or(|at| now < at)
-}
-
-fn state_of(key: &KeyView, now: Timestamp) -> Markup {
-    html! {
-        @match (key.revoked_at, key.expires_at) {
-            (Some(at), _) => { span.badge { "revoked" } " " span.faint { (ago(at, now)) } }
-            (None, Some(at)) if at <= now => { span.badge { "expired" } " " span.faint { (ago(at, now)) } }
-            (None, Some(at)) => { span.badge.good { "valid" } " " span.faint { "until " (ago(at, now)) } }
-            (None, None) => span.badge.good { "valid" },
-        }
-    }
-}
-
-/// All where nothing narrows it.
-fn listed<T: ToString>(words: Option<&[T]>) -> Markup {
-    html! {
-        @match words {
-            Some(words) => (isolated(&words.iter().map(T::to_string).collect::<Vec<_>>().join(", "))),
-            None => span.faint { "all" },
-        }
-    }
-}
-
 fn make_key(who: &Visitor) -> Markup {
     let roles = [("worker", "worker"), ("tenant", "tenant"), ("operator", "operator"), ("admin", "admin")];
     let form = html! {
         p.muted {
-            "A worker reports and leases runs; a tenant reads and triages its own runs; an operator acts for all tenants and in bulk; an admin also manages keys and queues. Scopes and queues narrow it: "
-            (KeyScope::ALL.iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(", ")) "."
+            "A worker reports and leases runs; a tenant reads and triages its own runs; an operator acts for all tenants and in bulk; an admin also manages keys and queues."
         }
         div.grid {
             (choice("role", "Role", &roles, "worker"))
             (field("tenant", "Tenant (* spans all)", "", "default"))
-            (field("name", "Name", "", "billing-worker"))
             (field("note", "Note", "", "who uses it"))
-            (field("scopes", "Scopes (commas; empty: all of the role)", "", "ingest,lease"))
-            (field("queues", "Queues (commas; empty: all)", "", "invoices"))
             label.field { span { "Expires (UTC; empty: never)" } input type="datetime-local" name="expires_at"; }
         }
         button { "Create key" }
     };
     panel("make", "New key", &html! {}, &html! { div.body { (post_form("/settings/keys", who.csrf(), &form)) } })
-}
-
-fn links_of(data: &TenantLinks, who: &Visitor, now: Timestamp) -> Markup {
-    let body = html! {
-        div.body {
-            p.muted {
-                "A link logs a browser in once, as the tenant, and its session ends with it. Without a setting no other site may show it inside its pages."
-            }
-            (post_form("/settings/portal-links", who.csrf(), &html! {
-                div.grid {
-                    (field("tenant", "Tenant", data.tenant.as_str(), "default"))
-                    (field("minutes", "Minutes (at most 1440)", "60", "60"))
-                }
-                button { "Create link" }
-            }))
-            form method="get" action="/settings" {
-                (field("tenant", "Links of tenant", data.tenant.as_str(), "default"))
-                button { "Show" }
-            }
-        }
-        @if !data.links.is_empty() { div.scroll { table {
-            thead { tr {
-                th { "Link" } th { "Created" } th.wide { "By" } th { "Opened" } th { "State" } th { span.faint { "Action" } }
-            } }
-            tbody { @for link in &data.links { tr {
-                td.mono { (link.id) }
-                td.muted { (ago(link.created_at, now)) }
-                td.wide { (isolated(link.created_by.as_str())) }
-                td { @match link.used_at { Some(at) => (ago(at, now)), None => "no" } }
-                td { @match link.revoked_at {
-                    Some(at) => { span.badge { "revoked" } " " span.faint { (ago(at, now)) } }
-                    None if link.expires_at <= now => span.badge { "ended" },
-                    None => { span.badge.good { "valid" } " " span.faint { "until " (ago(link.expires_at, now)) } }
-                } }
-                td.act { @if link.revoked_at.is_none() && link.expires_at > now {
-                    (post_form(&format!("/settings/portal-links/{}/revoke", link.id), who.csrf(), &html! {
-                        (hidden("tenant", link.tenant.as_str()))
-                        button.danger aria-label=(format!("revoke {}", link.id)) { "Revoke" }
-                    }))
-                } }
-            } } }
-        } } }
-    };
-    panel("links", "Portal links", &html! { (isolated(data.tenant.as_str())) }, &body)
 }
 
 pub(crate) async fn create(app: App, visit: PageRequest, form: Form) -> Result<FormResult> {
@@ -258,62 +120,18 @@ pub(crate) async fn create(app: App, visit: PageRequest, form: Form) -> Result<F
     let request = CreateKey {
         role,
         tenant: form.label("tenant"),
-        name: form.label("name"),
         note: form.label("note"),
-        scopes: comma_list(&form, "scopes", "must be scopes, separated by commas")?,
-        queues: comma_list(&form, "queues", "must be queues, separated by commas")?,
         expires_at: form.time("expires_at")?,
     };
-    let made = keys::make(&app, &visit.who, request).await?;
-    let about = format!("{} · {} · tenant {}", made.id, made.role, made.tenant);
-    show_made(&app, &visit, None, MadeSecret { title: "New key, shown only once:", secret: made.key, about }).await
-}
-
-/// None for an empty field.
-fn comma_list<T: std::str::FromStr>(form: &Form, name: &str, must: &str) -> Result<Option<Vec<T>>> {
-    let Some(text) = form.one(name) else { return Ok(None) };
-    let words = text.split(',').map(|word| word.trim().parse());
-    words.collect::<std::result::Result<_, _>>().map(Some).map_err(|_| HttpProblem::invalid_field(name, must))
-}
-
-/// The old key ends at once; the API and the command line offer an overlap.
-pub(crate) async fn rotate(app: App, visit: PageRequest<ServerId>, _: Form) -> Result<FormResult> {
-    let PageRequest { who, path, now, .. } = visit;
-    let made = keys::rotate_one(&app, &who, path.0, 0).await?;
-    let about = format!("{} · replaces {}", made.id, made.replaces);
-    let made = MadeSecret { title: "New key, shown only once:", secret: made.key, about };
-    let data = SettingsData::read(&app, &who, None, Some(made)).await?;
-    Ok(FormResult::Show(content(&who, &data, now)))
-}
-
-async fn show_made(app: &App, visit: &PageRequest, tenant: Option<Tenant>, made: MadeSecret) -> Result<FormResult> {
-    let data = SettingsData::read(app, &visit.who, tenant, Some(made)).await?;
-    Ok(FormResult::Show(content(&visit.who, &data, visit.now)))
+    let made = keys::make(&app, request).await?;
+    let all = keys::all(&app).await?;
+    let tester = classify_form(&visit.who, &Form::default());
+    Ok(FormResult::Show(content(&visit, Some(&all), &tester, Some(&made))))
 }
 
 pub(crate) async fn revoke(app: App, visit: PageRequest<ServerId>, _: Form) -> Result<FormResult> {
-    keys::revoke_one(&app, &visit.who, visit.path.0).await?;
+    keys::revoke_one(&app, visit.path.0).await?;
     Ok(FormResult::Go { to: "/settings".into(), done: Notice::Revoked })
-}
-
-pub(crate) async fn make_link(app: App, visit: PageRequest, form: Form) -> Result<FormResult> {
-    let tenant: Tenant = form.id("tenant")?.unwrap_or_else(Tenant::default_tenant);
-    let minutes: Option<u64> = form.number("minutes")?;
-    let expires_ms = minutes.map(|minutes| minutes.saturating_mul(MINUTE_MS));
-    if expires_ms.is_some_and(|ms| !(PORTAL_MS_MIN..=PORTAL_MS_MAX).contains(&ms)) {
-        return Err(HttpProblem::invalid_field("minutes", "must be from 1 to 1440"));
-    }
-    let request = CreatePortalLink { tenant: tenant.clone(), expires_ms };
-    let made = portal_links::make(&app, &visit.who, request, &visit.headers).await?;
-    let about = format!("{} · tenant {tenant}", made.id);
-    let made = MadeSecret { title: "New portal link, shown only once:", secret: made.url, about };
-    show_made(&app, &visit, Some(tenant), made).await
-}
-
-pub(crate) async fn revoke_link(app: App, visit: PageRequest<ServerId>, form: Form) -> Result<FormResult> {
-    portal_links::revoke_one(&app, &visit.who, &visit.path.0).await?;
-    let tenant: Tenant = form.id("tenant")?.unwrap_or_else(Tenant::default_tenant);
-    Ok(FormResult::Go { to: links::with("/settings", [("tenant", tenant.as_str())]), done: Notice::LinkRevoked })
 }
 
 const FINDINGS_MAX: usize = 6;
@@ -348,7 +166,7 @@ fn classify_form(who: &Visitor, form: &Form) -> Markup {
 
 async fn classify_answer(app: &App, who: &Visitor, form: &Form, now: Timestamp) -> Result<Markup> {
     let text = form.text("text").ok_or_else(|| HttpProblem::invalid_field("text", "is missing: paste an error"))?;
-    let mut error = ErrorReport {
+    let error = ErrorReport {
         error_type: form.text("error_type"),
         message: text,
         detail: None,
@@ -358,7 +176,6 @@ async fn classify_answer(app: &App, who: &Visitor, form: &Form, now: Timestamp) 
         category: None,
         terminal: false,
     };
-    redaction::error_report(&mut error);
     let tenant = match who.own_tenant() {
         Some(own) => own.clone(),
         None => form.id("tenant")?.unwrap_or_else(Tenant::default_tenant),

@@ -81,8 +81,7 @@ pub(crate) async fn show(app: App, visit: PageRequest<Tenant>) -> Result<PageCon
     if visit.who.own_tenant().is_some_and(|own| *own != tenant) {
         return Err(redrive_engine::Error::NotFound("tenant").into());
     }
-    let (mut health, breaker) = match (app.store.tenant_health(&tenant).await, app.store.tenant_breaker(&tenant).await)
-    {
+    let (health, breaker) = match (app.store.tenant_health(&tenant).await, app.store.tenant_breaker(&tenant).await) {
         (Ok(health), Ok(breaker)) => (health, breaker),
         // One's own tenant is there before its first report.
         (Err(redrive_engine::Error::NotFound(_)), _) if visit.who.own_tenant() == Some(&tenant) => {
@@ -90,9 +89,6 @@ pub(crate) async fn show(app: App, visit: PageRequest<Tenant>) -> Result<PageCon
         }
         (Err(error), _) | (_, Err(error)) => return Err(error.into()),
     };
-    if let Some(limits) = &mut health.limits {
-        app.quotas.show(&tenant, limits, visit.now);
-    }
     let main = html! {
         (heading(&tenant, &health, &breaker, visit.now))
         (figures(&tenant, &health))
@@ -229,14 +225,11 @@ fn history(breaker: &TenantBreaker, now: Timestamp) -> Markup {
     panel("history", "History", &html! {}, &body)
 }
 
-fn rate(used: Option<f64>, most: Option<f64>) -> Markup {
-    html! { @match most { Some(most) => { (format!("{:.1}", used.unwrap_or(0.0))) " of " (most) } None => "no limit" } }
-}
-
 fn limits(health: &TenantHealth) -> Markup {
     let body = html! { div.body { @match &health.limits {
         None => span.muted {
-            "No limits. Set " code { "limits" } " in the tenant’s section of the configuration."
+            "No limits. Set " code { "max_running" } " or " code { "leases_per_s" }
+            " in the tenant’s section of the configuration."
         },
         Some(limits) => (facts(&[
             fact("Running", &html! {
@@ -244,14 +237,6 @@ fn limits(health: &TenantHealth) -> Markup {
             }),
             fact("Leases per second", &html! {
                 @match limits.leases_per_s { Some(rate) => (rate), None => "no limit" }
-            }),
-            fact("Requests per second", &rate(limits.requests_used, limits.requests_per_s)),
-            fact("Reports per second", &rate(limits.reports_used, limits.reports_per_s)),
-            fact("Unresolved dead letters", &html! {
-                (grouped(health.dead)) @if let Some(most) = limits.open_dead { " of " (grouped(most)) }
-            }),
-            fact("Used up", &html! {
-                @if limits.used_up.is_empty() { "nothing" } @else { (limits.used_up.join(", ")) }
             }),
         ])),
     } } };

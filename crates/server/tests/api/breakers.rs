@@ -10,7 +10,7 @@ const OWN: &str = "breaker:tenant/production/acme";
 /// Five failed attempts are enough here.
 async fn world() -> World {
     let breaker = Some(BreakerLayer { min_attempts: Some(5), ..BreakerLayer::default() });
-    let limits = Some(Limits { max_running: Some(50), ..Limits::default() });
+    let limits = Some(Limits { max_running: Some(50), leases_per_s: None });
     let defaults = PolicyLayer { breaker, limits, ..PolicyLayer::default() };
     World::under(Policies { defaults, ..Policies::default() }).await
 }

@@ -42,7 +42,6 @@ fn rows() -> BTreeMap<(&'static str, &'static str), &'static str> {
         (("GET", "/tenants/{tenant}"), ""),
         (("GET", "/queues"), ""),
         (("GET", "/queues/{name}"), ""),
-        (("GET", "/audit"), ""),
         (("GET", "/settings"), ""),
         (("POST", "/runs/{tenant}/{run_id}/fix"), "payload=1"),
         (("POST", "/runs/{tenant}/{run_id}/replay"), ""),
@@ -77,9 +76,6 @@ fn rows() -> BTreeMap<(&'static str, &'static str), &'static str> {
         (("POST", "/settings/test"), "text=Request+timed+out"),
         (("POST", "/settings/keys"), "role=tenant"),
         (("POST", "/settings/keys/{id}/revoke"), ""),
-        (("POST", "/settings/keys/{id}/rotate"), ""),
-        (("POST", "/settings/portal-links"), "tenant=globex"),
-        (("POST", "/settings/portal-links/{id}/revoke"), ""),
     ])
 }
 

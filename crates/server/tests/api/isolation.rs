@@ -4,14 +4,11 @@
 use std::collections::BTreeMap;
 
 use http::Method;
-use redrive_core::access::KeyScope;
 use redrive_core::wire::Role;
-use redrive_server::auth::QueueAccess;
 use redrive_server::routes::table;
 use redrive_server::ui;
 use serde_json::{Map, Value, json};
 
-use crate::access::limited;
 use crate::bounds::{Part, Place, places};
 use crate::pages::{log_in, visit};
 use crate::world::{Answered, World};
@@ -60,13 +57,11 @@ fn rows() -> BTreeMap<(&'static str, &'static str), Row> {
         row!("GET" "/v1/tenants/{tenant}/health", |t| format!("/v1/tenants/{}/health", t.tenant), none),
         row!("GET" "/v1/tenants/{tenant}/breaker", |t| format!("/v1/tenants/{}/breaker", t.tenant), none),
         row!("POST" "/v1/tenants/{tenant}/breaker", |t| format!("/v1/tenants/{}/breaker", t.tenant), |_| r#"{"action":"close","reason":"r"}"#.into()),
-        row!("POST" "/v1/store/release", |_| "/v1/store/release".into(), |_| r#"{"reason":"r"}"#.into()),
         row!("POST" "/v1/breakers", |_| "/v1/breakers".into(), |_| r#"{"action":"close","reason":"r","model":"m"}"#.into()),
         row!("GET" "/v1/breakers", |t| format!("/v1/breakers?tenant={}", t.tenant), none),
         row!("GET" "/v1/health", |t| format!("/v1/health?tenant={}", t.tenant), none),
         row!("GET" "/v1/stats", |t| format!("/v1/stats?tenant={}", t.tenant), none),
         row!("GET" "/v1/changes", |t| format!("/v1/changes?tenant={}", t.tenant), none),
-        row!("GET" "/v1/audit", |t| format!("/v1/audit?tenant={}", t.tenant), none),
         row!("GET" "/v1/limits", |_| "/v1/limits".into(), none),
         row!("POST" "/v1/runs/{run_id}/replay", |t| format!("/v1/runs/{}/replay", t.run), none),
         row!("POST" "/v1/runs/{run_id}/cancel", |t| format!("/v1/runs/{}/cancel", t.run), none),
@@ -106,10 +101,6 @@ fn rows() -> BTreeMap<(&'static str, &'static str), Row> {
         row!("GET" "/v1/keys", |_| "/v1/keys".into(), none),
         row!("POST" "/v1/keys", |_| "/v1/keys".into(), |_| r#"{"role":"worker"}"#.into()),
         row!("DELETE" "/v1/keys/{id}", |_| "/v1/keys/none".into(), none),
-        row!("POST" "/v1/keys/{id}/rotate", |_| "/v1/keys/none/rotate".into(), none),
-        row!("GET" "/v1/portal-links", |t| format!("/v1/portal-links?tenant={}", t.tenant), none),
-        row!("POST" "/v1/portal-links", |_| "/v1/portal-links".into(), |t| format!(r#"{{"tenant":"{}"}}"#, t.tenant)),
-        row!("DELETE" "/v1/portal-links/{id}", |_| "/v1/portal-links/none".into(), none),
         row!("GET" "/api/v1/dlq/{tenant}/messages", |t| format!("/api/v1/dlq/{}/messages", t.tenant), none),
         row!("POST" "/api/v1/dlq/{tenant}/messages/{run_id}/replay", |t| format!("/api/v1/dlq/{}/messages/{}/replay", t.tenant, t.run), none),
         row!("POST" "/api/v1/dlq/{tenant}/messages/{run_id}/abandon", |t| format!("/api/v1/dlq/{}/messages/{}/abandon", t.tenant, t.run), none),
@@ -211,55 +202,6 @@ async fn another_tenants_things_look_absent() {
     assert_eq!((&shown["state"], shown["attempts"].as_array().map(Vec::len)), (&Value::from("scheduled"), Some(1)));
     let effect = world.get("/v1/effects/theirs:charge?tenant=globex", &world.operator).await;
     assert_eq!(effect.get("status"), "unknown");
-}
-
-#[test]
-fn every_route_with_a_key_names_its_scopes() {
-    for route in table() {
-        assert_eq!(route.roles.is_some(), !route.access.scopes.is_empty(), "{} {}", route.method, route.path);
-    }
-}
-
-#[tokio::test]
-async fn a_scope_opens_exactly_the_routes_that_name_it() {
-    let (world, own, ..) = peopled().await;
-    let rows = rows();
-    for scope in KeyScope::ALL.iter().copied() {
-        let key = limited(&world, Role::Admin, &[scope], &[]).await;
-        for route in table() {
-            let named = route.access.scopes.contains(&scope)
-                || (scope == KeyScope::ReadPayload && route.access.scopes.contains(&KeyScope::Read));
-            let row = &rows[&(route.method.as_str(), route.path)];
-            let answered = ask(&world, &route.method, row, &own, &key).await;
-            let refused = answered.status == 403 && answered.get("code") == "missing_scope";
-            let what = format!("{} {} with {scope}: {}", route.method, route.path, answered.text);
-            assert_eq!(refused, route.roles.is_some() && !named, "{what}");
-        }
-    }
-}
-
-#[tokio::test]
-async fn runs_of_another_queue_look_absent() {
-    let (world, own, _, absent, _) = peopled().await;
-    let absent = Thing { tenant: own.tenant, lease: own.lease, ..absent };
-    let rows = rows();
-    for role in [Role::Worker, Role::Tenant, Role::Admin] {
-        let key = limited(&world, role, &[], &["elsewhere"]).await;
-        for route in table().into_iter().filter(|route| route.roles.is_some_and(|roles| roles.contains(&role))) {
-            let row = &rows[&(route.method.as_str(), route.path)];
-            let theirs = ask(&world, &route.method, row, &own, &key).await;
-            let nothing = ask(&world, &route.method, row, &absent, &key).await;
-            let what = format!("{} {} as {role}", route.method, route.path);
-            assert_eq!(theirs.status, nothing.status, "{what}: {} {}", theirs.text, nothing.text);
-            if theirs.status.is_client_error() {
-                assert_eq!(theirs.text, nothing.text, "{what}");
-            }
-            let refused = theirs.status == 403 && theirs.get("code") == "queue_not_allowed";
-            assert!(refused || route.access.queues != QueueAccess::Spans, "{what}: {}", theirs.text);
-            assert!(!theirs.text.contains("ours broke"), "{what}: {}", theirs.text);
-        }
-    }
-    assert_eq!(world.show("ours").await["state"], "scheduled");
 }
 
 /// Numbers at the edges of integer types, and those that a packed id would spill over.

@@ -162,7 +162,7 @@ async fn a_key_revoked_while_its_call_waits_gets_nothing() {
     let waiting = world.work("/v1/leases", r#"{"queues":["*"],"wait_ms":20000}"#);
     let revoking = async {
         tokio::time::sleep(Duration::from_millis(50)).await;
-        assert!(world.store.revoke_key(&id, "admin:ops".into()).await.unwrap());
+        assert!(world.store.revoke_key(&id).await.unwrap());
         // The cached look-up has expired.
         world.wait(1_000);
         let run = r#"{"run_id":"a","tenant":"acme","mode":"enqueue"}"#;

@@ -8,11 +8,9 @@
     reason = "a test's helpers may give up as loudly as the test itself"
 )]
 
-mod access;
 mod admin;
 mod approvals;
 mod attempts;
-mod audit;
 mod bad_input;
 mod batches;
 mod bounds;
@@ -31,12 +29,9 @@ mod operations;
 mod overflows;
 mod pages;
 mod patterns;
-mod portal;
 mod preflight;
-mod quotas;
 mod races;
 mod readers;
-mod redaction;
 mod reroutes;
 mod rules;
 mod secrets;

@@ -1,32 +1,18 @@
 //! The server over a real socket: start, clients that hang up or are slow, stop.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_server::auth::PortalSettings;
-use redrive_server::{Config, Edge, Server, ServerLimits, StartError, TlsPair};
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use redrive_server::{Config, Server, ServerLimits, StartError};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 
 use crate::world::World;
 
 async fn serve(world: &World, limits: ServerLimits) -> Server {
     let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
-    let config = Config {
-        listen: any,
-        metrics_listen: Some(any),
-        limits,
-        portal: PortalSettings::default(),
-        replica: "r1".into(),
-        edge: Edge::default(),
-        sso: None,
-    };
+    let config = Config { listen: any, metrics_listen: Some(any), limits, replica: "r1".into() };
     Server::start(config, world.store.clone(), world.dice.clone(), None).await.unwrap()
 }
 
@@ -57,11 +43,8 @@ async fn a_taken_port_is_reported_plainly() {
     let config = Config {
         listen: server.address(),
         metrics_listen: None,
-        portal: PortalSettings::default(),
         limits: ServerLimits::default(),
         replica: "r2".into(),
-        edge: Edge::default(),
-        sso: None,
     };
     let taken = Server::start(config, world.store.clone(), world.dice.clone(), None).await.err().unwrap();
     assert!(matches!(taken, StartError::Bind { .. }));
@@ -185,109 +168,7 @@ async fn an_endless_request_is_cut_off_after_the_grace_time() {
 async fn an_invalid_limit_stops_the_start() {
     let world = World::new().await;
     let limits = ServerLimits { connections_max: 0, ..ServerLimits::default() };
-    let config = Config {
-        listen: "127.0.0.1:0".parse().unwrap(),
-        metrics_listen: None,
-        limits,
-        portal: PortalSettings::default(),
-        replica: "r".into(),
-        edge: Edge::default(),
-        sso: None,
-    };
+    let config = Config { listen: "127.0.0.1:0".parse().unwrap(), metrics_listen: None, limits, replica: "r".into() };
     let refused = Server::start(config, world.store.clone(), Arc::clone(&world.dice), None).await.err().unwrap();
     assert_eq!(refused.to_string(), "`connections_max` must be at least 1");
-}
-
-fn tls_file(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tls").join(name)
-}
-
-/// A request over TLS by a client that trusts only the server's certificate.
-async fn talk_tls(address: SocketAddr, bytes: &str) -> String {
-    let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_file(tls_file("first.crt")).unwrap()).unwrap();
-    let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    let stream = TcpStream::connect(address).await.unwrap();
-    let name = ServerName::try_from("localhost").unwrap();
-    let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap();
-    stream.write_all(bytes.as_bytes()).await.unwrap();
-    let mut text = Vec::new();
-    let _ = tokio::time::timeout(Duration::from_secs(5), stream.read_to_end(&mut text)).await;
-    String::from_utf8_lossy(&text).into_owned()
-}
-
-async fn serve_tls(world: &World, limits: ServerLimits) -> Server {
-    let tls = TlsPair::from_files(&tls_file("first.crt"), &tls_file("first.key")).unwrap();
-    let edge = Edge { tls: Some(tls), ..Edge::default() };
-    let listen = "127.0.0.1:0".parse().unwrap();
-    let portal = PortalSettings::default();
-    let config = Config { listen, metrics_listen: None, limits, portal, replica: "r1".into(), edge, sso: None };
-    Server::start(config, world.store.clone(), world.dice.clone(), None).await.unwrap()
-}
-
-#[tokio::test]
-async fn stalled_handshakes_lock_no_client_out() {
-    let world = World::new().await;
-    let limits = ServerLimits { connections_max: 4, heads_max: 3, ..ServerLimits::default() };
-    let server = serve_tls(&world, limits).await;
-    let mut stalled = Vec::new();
-    for n in 0..50 {
-        let mut stream = TcpStream::connect(server.address()).await.unwrap();
-        // Nothing, or the beginning of a handshake.
-        stream.write_all(&b"\x16\x03\x01\x02\x00\x01"[..n % 7]).await.unwrap();
-        stalled.push(stream);
-    }
-    let answer = talk_tls(server.address(), "GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
-    assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.ends_with(r#"{"status":"ok"}"#), "{answer}");
-    server.stop().await;
-}
-
-fn login(world: &World, more: &str) -> String {
-    let form = format!("key={}", world.admin);
-    let head = format!("content-type: application/x-www-form-urlencoded\r\ncontent-length: {}\r\n", form.len());
-    format!("POST /login HTTP/1.1\r\nhost: desk\r\nconnection: close\r\n{head}{more}\r\n{form}")
-}
-
-#[tokio::test]
-async fn a_login_over_tls_gets_a_secure_cookie() {
-    let world = World::new().await;
-    let server = serve_tls(&world, ServerLimits::default()).await;
-    let answer = talk_tls(server.address(), &login(&world, "")).await;
-    assert!(answer.contains("SameSite=Strict; Secure\r\n") && server.url().starts_with("https://"), "{answer}");
-    server.stop().await;
-}
-
-#[tokio::test]
-async fn a_client_cannot_claim_to_speak_tls() {
-    let world = World::new().await;
-    let server = serve(&world, ServerLimits::default()).await;
-    let answer = talk(server.address(), &login(&world, "x-forwarded-proto: https\r\n")).await;
-    assert!(answer.contains("SameSite=Strict\r\n"), "{answer}");
-    server.stop().await;
-}
-
-#[tokio::test]
-async fn plain_http_beyond_this_machine_is_refused() {
-    let world = World::new().await;
-    let config = |behind_proxy| Config {
-        listen: "0.0.0.0:0".parse().unwrap(),
-        metrics_listen: Some("0.0.0.0:0".parse().unwrap()),
-        limits: ServerLimits::default(),
-        portal: PortalSettings::default(),
-        replica: "r1".into(),
-        edge: Edge { behind_proxy, ..Edge::default() },
-        sso: None,
-    };
-    let refused = Server::start(config(false), world.store.clone(), world.dice.clone(), None).await.err().unwrap();
-    assert_eq!(
-        refused.to_string(),
-        "refusing to listen on 0.0.0.0:0 in plain HTTP, where others could read keys and payloads: \
-         set tls_cert and tls_key, or say --behind-proxy if a TLS proxy is in front"
-    );
-    let server = Server::start(config(true), world.store.clone(), world.dice.clone(), None).await.unwrap();
-    server.stop().await;
 }

@@ -13,7 +13,7 @@ use redrive_core::policy::Policies;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::Role;
 use redrive_engine::{Clock, Dice, ManualClock, SeededDice, Store};
-use redrive_server::auth::{PortalSettings, new_key};
+use redrive_server::auth::new_key;
 use redrive_server::router::router;
 use redrive_server::{App, ServerLimits};
 use redrive_store::postgres::PgStore;
@@ -41,7 +41,7 @@ pub struct World {
     pub any_worker: String,
     pub operator: String,
     pub admin: String,
-    place: Arc<Place>,
+    _place: Place,
 }
 
 /// Where the store lives; removed with its case.
@@ -125,52 +125,12 @@ impl World {
         Self::made_under(limits, rules, Policies::default()).await
     }
 
-    /// With these origins around the portal.
-    pub async fn with_portal(portal: PortalSettings) -> Self {
-        Self::made_with(ServerLimits::default(), None, Policies::default(), portal).await
-    }
-
-    /// A second server: on PostgreSQL another replica on the same database, on SQLite another one over the same store.
-    pub async fn replica(&self) -> Self {
-        let store = match &*self.place {
-            Place::Folder(_) => self.store.clone(),
-            Place::Database(_) => {
-                self.place.open(self.clock.clone(), Arc::new(SeededDice::new(8)), Policies::default()).await
-            }
-        };
-        let app = App::new(store.clone(), self.dice.clone(), None, ServerLimits::default(), None);
-        Self {
-            router: router(app.clone()),
-            app,
-            store,
-            clock: self.clock.clone(),
-            dice: self.dice.clone(),
-            worker: self.worker.clone(),
-            tenant: self.tenant.clone(),
-            other_worker: self.other_worker.clone(),
-            other_tenant: self.other_tenant.clone(),
-            any_worker: self.any_worker.clone(),
-            operator: self.operator.clone(),
-            admin: self.admin.clone(),
-            place: self.place.clone(),
-        }
-    }
-
     async fn made_under(limits: ServerLimits, rules: Option<Arc<UserRules>>, policies: Policies) -> Self {
-        Self::made_with(limits, rules, policies, PortalSettings::default()).await
-    }
-
-    async fn made_with(
-        limits: ServerLimits,
-        rules: Option<Arc<UserRules>>,
-        policies: Policies,
-        portal: PortalSettings,
-    ) -> Self {
-        let place = Arc::new(Place::new());
+        let place = Place::new();
         let clock = Arc::new(ManualClock::at(Timestamp::from_millis(NOON)));
         let dice: Arc<dyn Dice> = Arc::new(SeededDice::new(7));
         let store = place.open(clock.clone(), dice.clone(), policies).await;
-        let app = App::with_portal(store.clone(), dice.clone(), rules, limits, None, portal);
+        let app = App::new(store.clone(), dice.clone(), rules, limits);
         let key = |role, tenant: Option<&str>| {
             make_key(store.clone(), dice.clone(), role, tenant.map(|t| t.parse().unwrap()))
         };
@@ -187,7 +147,7 @@ impl World {
             clock,
             dice,
             store,
-            place,
+            _place: place,
         }
     }
 
@@ -260,40 +220,15 @@ impl World {
         assert_eq!(answered.status, 200, "{}", answered.text);
     }
 
-    /// Everything in the store as text: its files, or every row of its tables.
-    pub fn stored(&self) -> String {
-        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        match &*self.place {
-            Place::Folder(folder) => {
-                let files = std::fs::read_dir(folder.path().join("data")).unwrap();
-                files.map(|file| text(std::fs::read(file.unwrap().path()).unwrap_or_default())).collect()
-            }
-            Place::Database(database) => {
-                let tables = "SELECT quote_ident(table_name) FROM information_schema.tables WHERE table_schema = current_schema()";
-                let tables = database.sql(tables).unwrap();
-                let rows = tables.lines().map(|table| database.sql(&format!("SELECT t::text FROM {table} t")).unwrap());
-                rows.map(|rows| rows.split("\\x").map(|part| text(hex_bytes(part)) + part).collect::<String>())
-                    .collect()
-            }
-        }
-    }
-
     pub fn wait(&self, ms: u64) {
         self.clock.advance_ms(ms);
     }
 }
 
 pub async fn make_key(store: Arc<dyn Store>, dice: Arc<dyn Dice>, role: Role, tenant: Option<Tenant>) -> String {
-    let (secret, record) = new_key(dice.as_ref(), role, tenant, store.now());
-    store.put_key(record, "admin:ops".into()).await.unwrap();
+    let (secret, record) = new_key(dice.as_ref(), role, tenant, None, None, store.now());
+    store.put_key(record).await.unwrap();
     secret
-}
-
-/// The hex digits that a text begins with, as bytes.
-fn hex_bytes(text: &str) -> Vec<u8> {
-    let digits = text.bytes().take_while(u8::is_ascii_hexdigit).count();
-    let pairs = text.as_bytes()[..digits].chunks_exact(2);
-    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
 }
 
 pub fn request(method: Method, path: &str, key: &str, body: impl Into<Body>) -> Request<Body> {

@@ -382,9 +382,6 @@ fn body_of(path: &str, names: &Names) -> Option<Value> {
         "/v1/preflight" => json!({"payload": {"model": names.model}, "run_id": run}),
         "/v1/operations" => json!({"action": "discard", "filter": {"queue": names.queues[0]}, "dry_run": true}),
         "/v1/keys" => json!({"role": "worker", "tenant": names.own}),
-        "/v1/keys/{id}/rotate" => json!({"overlap_ms": 1_000}),
-        "/v1/portal-links" => json!({"tenant": names.own, "expires_ms": 60_000}),
-        "/v1/store/release" => json!({"reason": "r"}),
         "/v1/queues/{name}" => json!({"owner": names.own}),
         "/v1/breakers" => {
             json!({"action": "open", "reason": "r", "model": names.model, "until": "2099-01-01T00:00:00Z"})

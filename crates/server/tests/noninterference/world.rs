@@ -13,9 +13,9 @@ use redrive_core::time::Timestamp;
 use redrive_core::wire::Role;
 use redrive_engine::services::{self, ServiceJob};
 use redrive_engine::{Clock, Dice, ManualClock, SeededDice, Store};
-use redrive_server::auth::{PortalSettings, new_key};
+use redrive_server::auth::new_key;
 use redrive_server::router::router;
-use redrive_server::{App, Config, Edge, Server, ServerLimits};
+use redrive_server::{App, Config, Server, ServerLimits};
 use redrive_store::postgres::PgStore;
 use redrive_store::sqlite::SqliteStore;
 use redrive_store::{postgres, sqlite};
@@ -106,18 +106,11 @@ impl World {
                 .into();
         let door = if wire {
             let listen: SocketAddr = "127.0.0.1:0".parse().unwrap();
-            let config = Config {
-                listen,
-                metrics_listen: None,
-                limits: ServerLimits::default(),
-                portal: PortalSettings::default(),
-                replica: "replica".into(),
-                edge: Edge::default(),
-                sso: None,
-            };
+            let config =
+                Config { listen, metrics_listen: None, limits: ServerLimits::default(), replica: "replica".into() };
             Door::Socket(Server::start(config, store.clone(), dice, None).await.unwrap())
         } else {
-            Door::Router(router(App::new(store.clone(), dice, None, ServerLimits::default(), None)))
+            Door::Router(router(App::new(store.clone(), dice, None, ServerLimits::default())))
         };
         Self { store, clock, services, door, _place: place }
     }
@@ -127,8 +120,8 @@ impl World {
         let dice = SeededDice::new(seed);
         let mut made = Vec::new();
         for role in [Role::Worker, Role::Tenant] {
-            let (secret, record) = new_key(&dice, role, Some(tenant.parse().unwrap()), self.store.now());
-            self.store.put_key(record, "admin:ops".into()).await.unwrap();
+            let (secret, record) = new_key(&dice, role, Some(tenant.parse().unwrap()), None, None, self.store.now());
+            self.store.put_key(record).await.unwrap();
             made.push(secret);
         }
         let tenant = made.pop().unwrap();

@@ -28,8 +28,6 @@ const SHARED_FOR: Duration = Duration::from_secs(1);
 /// What a batch may take of the writer's time once an owner waits for its end alone. Each batch ends with an fsync: with a
 /// sixth of this, claims of a hundred tenants took more than twice as long.
 const SHARED_BATCH_MAX: Duration = Duration::from_millis(12);
-/// What one owner may take of such a batch, so that a few long commands do not fill it.
-const OWNER_SHARE_MAX: Duration = Duration::from_millis(3);
 
 pub(crate) struct CommandQueue<C> {
     state: Mutex<QueueState<C>>,
@@ -40,52 +38,14 @@ pub(crate) struct CommandQueue<C> {
 
 struct QueueState<C> {
     owners: HashMap<Owner, OwnerQueue<C>>,
-    /// Owners with waiting commands, in the order of their turns, without the one whose command runs.
+    /// Owners with waiting commands, in the order of their turns.
     turns: VecDeque<Owner>,
-    /// The owner whose command runs has more of them. Whoever arrives meanwhile has its turn first.
-    next_again: Option<Owner>,
-    batch: BatchShares,
     /// Single commands that wait.
     single: usize,
     sharing: Sharing,
-    closed: bool,
-}
-
-/// What each owner has taken of the batch under way.
-#[derive(Default)]
-struct BatchShares {
-    /// The owner whose command runs, and since when.
-    running: Option<(Owner, Instant)>,
-    /// Time of commands that have ended.
-    used: HashMap<Owner, Duration>,
-    /// The largest of them.
-    largest: Duration,
-    /// An owner has nothing more waiting, and waits for the commit.
+    /// An owner has nothing more waiting, and waits for the batch under way to commit.
     commit_awaited: bool,
-    /// It is another one than that whose command runs.
-    awaited_by_other: bool,
-}
-
-impl BatchShares {
-    fn begin_command(&mut self, owner: &Owner, now: Instant) {
-        self.end_command(now);
-        self.awaited_by_other = self.commit_awaited;
-        self.running = Some((owner.clone(), now));
-    }
-
-    fn end_command(&mut self, now: Instant) {
-        if let Some((owner, since)) = self.running.take() {
-            let used = self.used.entry(owner).or_default();
-            *used += now.saturating_duration_since(since);
-            self.largest = self.largest.max(*used);
-        }
-    }
-
-    /// The time of the owner whose command runs.
-    fn of_running(&self, now: Instant) -> Duration {
-        let Some((owner, since)) = &self.running else { return Duration::ZERO };
-        self.used.get(owner).copied().unwrap_or_default() + now.saturating_duration_since(*since)
-    }
+    closed: bool,
 }
 
 struct OwnerQueue<C> {
@@ -140,10 +100,9 @@ impl<C> CommandQueue<C> {
         let state = QueueState {
             owners: HashMap::new(),
             turns: VecDeque::new(),
-            next_again: None,
-            batch: BatchShares::default(),
             single: 0,
             sharing: Sharing::default(),
+            commit_awaited: false,
             closed: false,
         };
         let groups = FairSemaphore::new(GROUPS_MAX, GROUPS_MAX_PER_OWNER);
@@ -190,7 +149,7 @@ impl<C> CommandQueue<C> {
     /// The first command of a batch, as soon as there is one; None once the queue is closed and empty.
     pub(crate) fn wait(&self) -> Option<C> {
         let mut state = self.lock();
-        state.batch = BatchShares::default();
+        state.commit_awaited = false;
         let next = loop {
             match state.pop() {
                 None if !state.closed => {
@@ -240,20 +199,10 @@ impl<C> CommandQueue<C> {
         self.lock().sharing.is_shared(monotonic())
     }
 
-    /// Whether an owner among several waits for nothing but the end of a batch that has taken its time.
-    fn is_batch_over(&self, began: Instant) -> bool {
-        let (state, now) = (self.lock(), monotonic());
-        let batch = &state.batch;
-        let is_long = now.saturating_duration_since(began) >= SHARED_BATCH_MAX
-            || batch.largest.max(batch.of_running(now)) >= OWNER_SHARE_MAX;
-        is_long && batch.commit_awaited && state.sharing.is_shared(now)
-    }
-
-    /// Whether another owner waits, and the one whose command runs has had its share of the batch.
-    fn is_share_used(&self) -> bool {
-        let (state, now) = (self.lock(), monotonic());
-        let do_others_wait = state.batch.awaited_by_other || !state.turns.is_empty();
-        do_others_wait && state.sharing.is_shared(now) && state.batch.of_running(now) >= OWNER_SHARE_MAX
+    /// Whether an owner among several waits for nothing but the end of the batch under way.
+    fn is_commit_awaited(&self) -> bool {
+        let state = self.lock();
+        state.commit_awaited && state.sharing.is_shared(monotonic())
     }
 }
 
@@ -281,18 +230,16 @@ impl<C> QueueState<C> {
 
     /// The first command of the owner whose turn it is.
     fn pop(&mut self) -> Option<QueueEntry<C>> {
-        self.turns.extend(self.next_again.take());
         let owner = self.turns.pop_front()?;
-        self.batch.begin_command(&owner, monotonic());
         let own = self.owners.get_mut(&owner)?;
         let next = own.waiting.pop_front()?;
         let single = usize::from(next.kind == CommandKind::Single);
         (own.single, self.single) = (own.single - single, self.single - single);
         if own.waiting.is_empty() {
             self.owners.remove(&owner);
-            self.batch.commit_awaited = true;
+            self.commit_awaited = true;
         } else {
-            self.next_again = Some(owner);
+            self.turns.push_back(owner);
         }
         Some(next)
     }
@@ -320,11 +267,7 @@ impl<C> BatchPace<C> {
 
 impl<C> Pace for BatchPace<C> {
     fn is_over(&self) -> bool {
-        self.queue.is_batch_over(self.began)
-    }
-
-    fn is_share_used(&self) -> bool {
-        self.queue.is_share_used()
+        self.began.elapsed() >= SHARED_BATCH_MAX && self.queue.is_commit_awaited()
     }
 
     fn runs_max(&self, most: usize) -> usize {
@@ -454,12 +397,12 @@ mod tests {
     }
 
     #[test]
-    fn a_late_arrival_is_next() {
+    fn a_late_arrival_is_next_but_one() {
         let queue = CommandQueue::default();
         queue.push_group(&owner("a"), ["a1", "a2", "a3"]).unwrap();
         assert_eq!(queue.next(), Some("a1"));
         queue.push(&owner("b"), "b1").unwrap();
-        assert_eq!(drain(&queue), ["b1", "a2", "a3"]);
+        assert_eq!(drain(&queue), ["a2", "b1", "a3"]);
     }
 
     #[test]
@@ -526,44 +469,5 @@ mod tests {
         assert_eq!((queue.next(), queue.next()), (Some("a3"), Some("b2")));
         assert!(pace.is_over(), "b waits for the commit");
         assert!(!BatchPace { queue, began: monotonic() + SHARED_BATCH_MAX }.is_over(), "it has only begun");
-    }
-
-    /// The owner whose command runs has had its share of the batch.
-    fn use_share(queue: &CommandQueue<&str>) {
-        let mut state = queue.lock();
-        let began = monotonic().checked_sub(OWNER_SHARE_MAX).unwrap();
-        let (_, since) = state.batch.running.as_mut().unwrap();
-        *since = began;
-    }
-
-    #[test]
-    fn one_owners_share_ends_a_batch_that_another_awaits() {
-        let queue = Arc::new(CommandQueue::<&str>::default());
-        let pace = BatchPace::begin(queue.clone());
-        queue.push_group(&owner("a"), ["a1", "a2", "a3"]).unwrap();
-        queue.push(&owner("b"), "b1").unwrap();
-        assert_eq!(queue.wait(), Some("a1"));
-        use_share(&queue);
-        assert!(!pace.is_over(), "b has not had its turn");
-        assert_eq!(queue.next(), Some("b1"));
-        assert!(pace.is_over(), "b would wait for the rest of a");
-        assert_eq!(queue.wait(), Some("a2"));
-        assert!(!pace.is_over(), "a new batch has new shares");
-    }
-
-    #[test]
-    fn a_command_ends_early_only_for_others() {
-        let queue = Arc::new(CommandQueue::<&str>::default());
-        let pace = BatchPace::begin(queue.clone());
-        queue.push(&owner("b"), "b1").unwrap();
-        assert_eq!(queue.wait(), Some("b1"));
-        queue.push_group(&owner("a"), ["a1", "a2"]).unwrap();
-        assert_eq!(queue.wait(), Some("a1"));
-        use_share(&queue);
-        assert!(!pace.is_share_used(), "only its own commands wait");
-        queue.push(&owner("b"), "b2").unwrap();
-        assert!(pace.is_share_used(), "b waits for its turn");
-        assert_eq!((queue.next(), queue.next()), (Some("b2"), Some("a2")));
-        assert!(pace.is_share_used(), "b waits for the commit");
     }
 }

@@ -22,14 +22,11 @@ pub(super) const TABLES: &[CopiedTable] = &[
     table("lease_calls", &["queue", "tenant"]),
     table("tenant_names", &["tenant", "kind", "name"]),
     table("keys", ID),
-    table("portal_links", ID),
     table("patterns", ID),
     table("pattern_alias", &["tenant", "fp_hash", "fp_version"]),
     table("versions_seen", ID),
     table("pattern_events", ID),
     table("pattern_hourly", &["pattern", "hour"]),
-    table("encryption", ID),
-    table("tenant_keys", ID),
     table("runs", ID),
     table("payloads", REVISION),
     table("attempts", ATTEMPT),
@@ -54,11 +51,6 @@ pub(super) const TABLES: &[CopiedTable] = &[
     table("runs_set_aside", &["run"]),
     table("stamps", &["replica"]),
     table("absences", &["since"]),
-    table("store_freeze", ID),
-    table("retention_progress", ID),
-    table("retention_notices", &["queue", "tenant"]),
-    table("audit", &["seq"]),
-    table("audit_marks", &["name"]),
 ];
 
 /// SQLite's triggers fill these when runs are copied.

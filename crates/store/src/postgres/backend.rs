@@ -9,22 +9,19 @@ use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::policy::Limits;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{
-    AuditAnswer, ChangesAnswer, DuplicatesAnswer, HealthAnswer, LeasedRun, OperationItemsPage, OperationView,
-    OperationsPage, PatternDetail, PatternView, PatternsPage, QueueSettings, QueueView, QueuesAnswer, RevisionView,
-    RunDetail, RunsPage, StatsAnswer, StoreFreeze, TenantHealth, TenantsAnswer,
+    ChangesAnswer, DuplicatesAnswer, HealthAnswer, LeasedRun, OperationItemsPage, OperationView, OperationsPage,
+    PatternDetail, PatternView, PatternsPage, QueueSettings, QueueView, QueuesAnswer, RevisionView, RunDetail,
+    RunsPage, StatsAnswer, TenantHealth, TenantsAnswer,
 };
 use redrive_engine::attempt::start::CommittedStart;
-use redrive_engine::audit::{AuditCall, AuditMark, AuditSettings};
-use redrive_engine::error::{Error, Result};
-use redrive_engine::freeze::FreezeCache;
+use redrive_engine::error::Result;
 use redrive_engine::lease::grant::GrantedLease;
 use redrive_engine::metrics::StoreMetrics;
 use redrive_engine::model::StateCounts;
 use redrive_engine::model::operations::{ItemsCall, NewOperation};
 use redrive_engine::model::patterns::PatternsCall;
 use redrive_engine::model::{
-    DetailCall, KeyMark, KeyRecord, PageCall, PortalLinkRecord, RunFilter, RunRef, SentPayload, Started, StatsCall,
-    Swept, TenantScope,
+    DetailCall, KeyMark, KeyRecord, PageCall, RunFilter, RunRef, SentPayload, Started, StatsCall, Swept, TenantScope,
 };
 use redrive_engine::operations::freeze::FreezeSlice;
 use redrive_engine::operations::moves::MoveSlice;
@@ -33,17 +30,14 @@ use redrive_engine::operations::settle::Outcomes;
 use redrive_engine::policies::PolicyCache;
 use redrive_engine::ports::backend::{Backend, Owner, Reads, Route};
 use redrive_engine::tx::Tx;
-use redrive_engine::vault::Vault;
 use tokio::sync::watch;
 
 use crate::postgres::connection::{ANSWER_MAX, within};
 use crate::postgres::store::{PgStore, read};
-use crate::shared::audit;
 use crate::shared::changes;
 use crate::shared::detail;
 use crate::shared::duplicates;
 use crate::shared::figures;
-use crate::shared::freeze;
 use crate::shared::hours;
 use crate::shared::keys;
 use crate::shared::lease_contents;
@@ -79,25 +73,8 @@ impl Backend for PgStore {
         &self.policy_cache
     }
 
-    fn freeze_cache(&self) -> &FreezeCache {
-        &self.freeze_cache
-    }
-
-    async fn read_freeze(&self) -> Result<Option<StoreFreeze>> {
-        let read = async {
-            let view = self.key_readers.view().await?;
-            let answer = freeze::read_freeze(&view.snapshot()).await;
-            view.done(answer).await
-        };
-        within(ANSWER_MAX, read).await
-    }
-
     fn metrics(&self) -> &StoreMetrics {
         &self.shared.metrics
-    }
-
-    fn vault(&self) -> &Vault {
-        &self.shared.address.vault
     }
 
     async fn submit<T, F>(&self, route: Route, act: F) -> Result<T>
@@ -142,21 +119,6 @@ impl Backend for PgStore {
 
     async fn fold_figures(&self) -> Result<Swept> {
         self.fold().await
-    }
-
-    fn audit_settings(&self) -> &AuditSettings {
-        &self.audit
-    }
-
-    async fn keep_audit_head(&self) -> Result<()> {
-        let Some(file) = self.audit_head.clone() else { return Ok(()) };
-        let Some(head) = read!(self, snapshot => audit::mark(&snapshot, AuditMark::Head))? else { return Ok(()) };
-        let written = tokio::task::spawn_blocking(move || file.note(head)).await;
-        match written {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(Error::Unexpected(format!("the audit head was not written: {error}"))),
-            Err(lost) => Err(Error::Unexpected(format!("a write did not end: {lost}"))),
-        }
     }
 
     async fn complete_start(&self, _: Owner, begun: CommittedStart) -> Result<Started> {
@@ -246,9 +208,6 @@ impl Backend for PgStore {
             }
         }
         self.committer.close().await;
-        if let Err(error) = Backend::keep_audit_head(self).await {
-            tracing::warn!(%error, "audit head not written");
-        }
         self.batch_readers.close().await;
         self.notifier.close().await;
         self.readers.close();
@@ -266,7 +225,7 @@ impl Reads for PgStore {
 
     async fn run_pages(&self, at: &RunRef, call: DetailCall) -> Result<RunDetail> {
         let at = at.clone();
-        read!(self, snapshot => detail::run_detail(&snapshot, &at, &call, &self.shared.policies))
+        read!(self, snapshot => detail::run_detail(&snapshot, &at, &call))
     }
 
     async fn was_worked_on_by(&self, at: &RunRef, key: KeyMark) -> Result<bool> {
@@ -309,7 +268,7 @@ impl Reads for PgStore {
 
     async fn health(&self, scope: &TenantScope) -> Result<HealthAnswer> {
         let (scope, now) = (scope.clone(), self.shared.time.now());
-        read!(self, snapshot => figures::health(&snapshot, &scope, self.shared.policies.has_archive, now))
+        read!(self, snapshot => figures::health(&snapshot, &scope, now))
     }
 
     async fn standing(&self, scope: &TenantScope) -> Result<StateCounts> {
@@ -329,17 +288,12 @@ impl Reads for PgStore {
     }
 
     async fn queues(&self, limit: u32, cursor: Option<String>) -> Result<QueuesAnswer> {
-        read!(self, snapshot => queues::list_queues(&snapshot, limit, cursor.as_deref(), &self.shared.policies))
+        read!(self, snapshot => queues::list_queues(&snapshot, limit, cursor.as_deref()))
     }
 
     async fn queue(&self, name: &QueueName) -> Result<QueueView> {
         let name = name.clone();
-        read!(self, snapshot => queues::one_queue(&snapshot, &name, &self.shared.policies))
-    }
-
-    async fn audit(&self, scope: &TenantScope, call: AuditCall) -> Result<AuditAnswer> {
-        let scope = scope.clone();
-        read!(self, snapshot => audit::list(&snapshot, &scope, &call))
+        read!(self, snapshot => queues::one_queue(&snapshot, &name))
     }
 
     async fn keys(&self) -> Result<Vec<KeyRecord>> {
@@ -350,26 +304,6 @@ impl Reads for PgStore {
         let read = async {
             let view = self.key_readers.view().await?;
             let answer = keys::key_by_hash(&view.snapshot(), &hash).await;
-            view.done(answer).await
-        };
-        within(ANSWER_MAX, read).await
-    }
-
-    async fn portal_links(&self, tenant: &Tenant) -> Result<Vec<PortalLinkRecord>> {
-        let tenant = tenant.clone();
-        read!(self, snapshot => keys::portal_links(&snapshot, &tenant))
-    }
-
-    async fn portal_link(&self, id: &str) -> Result<PortalLinkRecord> {
-        let id = id.to_owned();
-        let found = read!(self, snapshot => keys::portal_link(&snapshot, &id))?;
-        found.ok_or(Error::NotFound("portal link"))
-    }
-
-    async fn portal_session(&self, session: [u8; 32]) -> Result<Option<PortalLinkRecord>> {
-        let read = async {
-            let view = self.key_readers.view().await?;
-            let answer = keys::portal_session(&view.snapshot(), &session).await;
             view.done(answer).await
         };
         within(ANSWER_MAX, read).await

@@ -6,38 +6,29 @@ use std::sync::{Arc, OnceLock};
 use redrive_core::policy::Policies;
 use tokio::sync::Mutex;
 
-use crate::audit_head::HeadFile;
 use crate::copy::half_copied;
 use crate::postgres::commit::committer::{Committer, ReplicaContext};
-use crate::postgres::commit::due_watermarks::DueWatermarks;
 use crate::postgres::commit::fold;
-use crate::postgres::commit::prefetch::TenantIds;
-use crate::postgres::commit::writer_connection::WriterConnection;
 use crate::postgres::connection::address::Address;
 use crate::postgres::connection::batch_readers::BatchReaders;
 use crate::postgres::connection::clock::Time;
-use crate::postgres::connection::failure::{classify, database};
+use crate::postgres::connection::failure::database;
 use crate::postgres::connection::notifier::Notifier;
 use crate::postgres::connection::notifier::Wakeups;
 use crate::postgres::connection::place::is_half_copied;
 use crate::postgres::connection::readers::{KEY_READERS, READERS, Readers};
 use crate::postgres::connection::{ANSWER_MAX, PgSession, within};
-use crate::postgres::rows::PgRows;
 use crate::postgres::rows::breakers::QuietBreakers;
 use crate::postgres::schema;
 use crate::shared::queues;
-use crate::shared::vault::check_master;
-use redrive_engine::audit::AuditSettings;
 use redrive_engine::clock::{Clock, Dice};
-use redrive_engine::error::{Error, PortResult, Result};
-use redrive_engine::freeze::FreezeCache;
+use redrive_engine::error::{PortResult, Result};
 use redrive_engine::metrics::StoreMetrics;
 use redrive_engine::model::Swept;
 use redrive_engine::operations::settle::Followed;
 use redrive_engine::policies::PolicyCache;
 use redrive_engine::ports::backend::Route;
 use redrive_engine::tx::Tx;
-use redrive_engine::vault::Vault;
 
 /// What a store needs to open.
 pub struct Options {
@@ -63,29 +54,11 @@ pub struct PgStore {
     pub(crate) shared: Arc<ReplicaContext>,
     pub(crate) notifier: Notifier,
     pub(crate) policy_cache: PolicyCache,
-    pub(crate) freeze_cache: FreezeCache,
     pub(crate) followed: Followed,
     /// The connection that folds appended deltas, opened when it is needed.
     pub(crate) folding: Mutex<Option<PgSession>>,
     /// The name under which this replica works on operations.
     pub(crate) worker: OnceLock<String>,
-    pub(crate) audit: AuditSettings,
-    /// None: the head is kept in the database alone.
-    pub(crate) audit_head: Option<Arc<HeadFile>>,
-}
-
-/// Refuses a wrong or missing master key; see [`check_master`].
-async fn check_master_of(address: Address) -> Result<()> {
-    let check = move || -> PortResult<()> {
-        let mut connection = WriterConnection::open(&address)?;
-        let (names, mut watermarks) = (TenantIds::default(), DueWatermarks::default());
-        check_master(&mut PgRows::new(&mut connection, &names, &mut watermarks, Arc::default()))
-    };
-    // A writer's connection has a runtime of its own.
-    let checked = tokio::task::spawn_blocking(check).await;
-    checked
-        .map_err(|lost| Error::Unexpected(format!("the check of the master key did not end: {lost}")))?
-        .map_err(classify)
 }
 
 /// Reads over a connection of the pool, in one snapshot.
@@ -105,13 +78,8 @@ pub(crate) use read;
 impl PgStore {
     /// Connects, migrates the schema and starts the committer.
     pub async fn open(options: Options) -> Result<Self> {
-        Self::open_encrypted(options, Arc::new(Vault::off())).await
-    }
-
-    /// The same with encryption at rest.
-    pub async fn open_encrypted(options: Options, vault: Arc<Vault>) -> Result<Self> {
         let Options { url, clock, dice, policies, writer_connections } = options;
-        let address = Address::parse(&url)?.with_vault(vault);
+        let address = Address::parse(&url)?;
         let readers = Readers::new(address.clone(), READERS);
         let key_readers = Readers::new(address.clone(), KEY_READERS);
         let session = readers.connect().await?;
@@ -119,7 +87,6 @@ impl PgStore {
         if is_half_copied(&session.client).await? {
             return Err(half_copied());
         }
-        check_master_of(address.clone()).await?;
         let time = Time::of(clock);
         let now = session.client.query_one(crate::postgres::connection::clock::NOW, &[]).await.map_err(database)?;
         time.read(now.get(0));
@@ -149,20 +116,10 @@ impl PgStore {
             shared,
             notifier,
             policy_cache,
-            freeze_cache: FreezeCache::default(),
             followed,
             folding,
             worker,
-            audit: AuditSettings::default(),
-            audit_head: None,
         })
-    }
-
-    /// `[audit]` of the configuration.
-    #[must_use]
-    pub fn with_audit(self, settings: AuditSettings) -> Self {
-        let audit_head = settings.head_to.clone().map(|path| Arc::new(HeadFile::new(path)));
-        Self { audit: settings, audit_head, ..self }
     }
 
     /// Commits a command that is not about one run.
@@ -376,7 +333,6 @@ mod tests {
             resumable: None,
             payload: Payload { kind: PayloadKind::None, digest: Digest::default(), encoded: Vec::new() },
             about: Vec::new(),
-            masked: false,
             by: None,
         }
     }

@@ -1,59 +1,23 @@
-//! Access to a store without or beside its servers, for `keys`, `secrets`, `doctor` and `store check`. Never creates or migrates
+//! Access to a store without or beside its servers, for `keys`, `doctor` and `store check`. Never creates or migrates
 //! a store.
 
-use std::sync::Arc;
-
-use redrive_core::audit::{ChainPoint, ChainedEntry, Tampered, Verified};
-use redrive_core::ids::Tenant;
-use redrive_core::policy::Policies;
 use redrive_core::time::Timestamp;
-use redrive_core::wire::HealthAnswer;
+use redrive_core::wire::{HealthAnswer, Role};
 
-use crate::postgres::commit::due_watermarks::DueWatermarks;
-use crate::postgres::commit::prefetch::TenantIds;
 use crate::postgres::commit::writer_connection::WriterConnection;
 use crate::postgres::connection::address::Address;
 use crate::postgres::connection::clock;
 use crate::postgres::reads::columns::{Columns as _, number, owned};
-use crate::postgres::rows::{PgRows, as_values};
 use crate::postgres::schema;
-use crate::shared::audit as shared_audit;
 use crate::shared::check::{Miscounted, closed_states};
-use crate::shared::reader::SqlParam;
-use crate::shared::secrets::{self, SecretsStatus};
-use crate::shared::vault::{SqlWriter, master_of};
 use crate::shared::{figures, keys, queues};
-use redrive_engine::audit;
-use redrive_engine::clock::SystemDice;
-use redrive_engine::counters::CounterDeltas;
 use redrive_engine::error::{Error, PortResult as Result};
-use redrive_engine::freeze::{EPOCHS_RAISED_BY, restored_document};
 use redrive_engine::model::{KeyRecord, TenantScope};
-use redrive_engine::ports::backend::Unpaced;
-use redrive_engine::ports::rows::EngineRows as _;
-use redrive_engine::tx::{Tx, TxCache};
-use redrive_engine::vault::MasterKey;
-use tokio_postgres::Row;
-
-/// A server stamps every second.
-const RUNNING_MS: u64 = 10_000;
-const RESTORED_BATCH_RUNS: i64 = 1_000;
+use redrive_engine::runs::document::position;
 
 pub struct Visit {
     connection: WriterConnection,
     name: String,
-}
-
-impl SqlWriter for Visit {
-    type Row = Row;
-
-    fn query(&mut self, sql: &str, values: &[SqlParam]) -> Result<Vec<Row>> {
-        self.connection.query(sql, &as_values(values))
-    }
-
-    fn execute(&mut self, sql: &str, values: &[SqlParam]) -> Result<u64> {
-        self.connection.execute(sql, &as_values(values))
-    }
 }
 
 /// The settings of a database, as it reports them.
@@ -117,89 +81,31 @@ impl Visit {
         self.connection.wait(keys::list_keys(&self.connection.session.snapshot()))
     }
 
-    /// Commits a use case beside the servers' writers, with its acts.
-    pub fn commit<T>(&mut self, act: impl FnOnce(&mut Tx<'_>) -> redrive_engine::Result<T>) -> Result<T> {
-        let done = self.try_commit(act);
-        if done.is_err() {
-            self.connection.roll_back();
-        }
-        done
+    pub fn put_key(&mut self, key: &KeyRecord) -> Result<()> {
+        let sql = "INSERT INTO keys (id, hash, role, tenant, note, created_at, expires_at, revoked_at, lineage)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+        self.connection.execute(
+            sql,
+            &[
+                &key.id,
+                &key.hash.as_slice(),
+                &position(Role::ALL, &key.role),
+                &key.tenant.as_ref().map(|tenant| tenant.as_str()),
+                &key.note.as_ref().map(|note| note.as_str().as_bytes()),
+                &key.created_at.as_millis(),
+                &key.expires_at.map(Timestamp::as_millis),
+                &key.revoked_at.map(Timestamp::as_millis),
+                &key.lineage,
+            ],
+        )?;
+        Ok(())
     }
 
-    fn try_commit<T>(&mut self, act: impl FnOnce(&mut Tx<'_>) -> redrive_engine::Result<T>) -> Result<T> {
-        let (names, mut watermarks, mut known) = (TenantIds::default(), DueWatermarks::default(), TxCache::default());
-        let policies = Policies::default();
-        let mut rows = PgRows::new(&mut self.connection, &names, &mut watermarks, Arc::default());
-        let now = Timestamp::from_millis(rows.begin(std::iter::empty())?);
-        let mut tx = Tx {
-            rows: &mut rows,
-            now,
-            dice: &SystemDice,
-            policies: &policies,
-            known: &mut known,
-            counters: CounterDeltas::default(),
-            audit: Vec::new(),
-            pace: &Unpaced,
-            wake: false,
-        };
-        let done = act(&mut tx)?;
-        audit::chain(&mut tx)?;
-        let Tx { counters, .. } = tx;
-        rows.fold(counters, now)?;
-        rows.commit()?;
-        Ok(done)
-    }
-
-    /// Checks the audit log against itself and positions that were kept outside the database; `each` sees every entry.
-    pub fn verify_audit(
-        &mut self,
-        outside: Vec<ChainPoint>,
-        each: impl FnMut(&ChainedEntry) -> Result<()>,
-    ) -> Result<std::result::Result<Verified, Tampered>> {
-        let session = &self.connection.session;
-        let verified = self.connection.wait(async {
-            session.client.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
-            shared_audit::verify(&session.snapshot(), outside, each).await
-        });
-        self.connection.roll_back();
-        verified
-    }
-
-    /// None for a store that is not encrypted.
-    pub fn master_key_id(&mut self) -> Result<Option<String>> {
-        Ok(master_of(self)?.map(|(id, _)| id))
-    }
-
-    /// How the store is encrypted; None if it is not.
-    pub fn secrets(&mut self) -> Result<Option<SecretsStatus>> {
-        secrets::status(self)
-    }
-
-    /// Wraps every data key with another master key.
-    pub fn rotate_master(&mut self, old: &MasterKey, new: &MasterKey) -> Result<u64> {
-        self.transaction(|visit| secrets::rotate_master(visit, old, new))
-    }
-
-    /// Gives one tenant, or all, a new data key.
-    pub fn rotate_tenants(&mut self, master: &MasterKey, tenant: Option<&Tenant>) -> Result<u64> {
-        let now = self.now()?;
-        self.transaction(|visit| secrets::rotate_tenants(visit, master, tenant, now))
-    }
-
-    /// No replica makes a data key meanwhile.
-    fn transaction<T>(&mut self, act: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        let begin = "BEGIN; LOCK TABLE tenant_keys IN SHARE ROW EXCLUSIVE MODE";
-        self.connection.wait(self.connection.session.client.batch_execute(begin))?;
-        match act(self) {
-            Ok(done) => {
-                self.connection.wait(self.connection.session.client.batch_execute("COMMIT"))?;
-                Ok(done)
-            }
-            Err(failed) => {
-                self.connection.roll_back();
-                Err(failed)
-            }
-        }
+    /// False if there is no such key. Revoking again keeps the first time.
+    pub fn revoke_key(&mut self, id: &str) -> Result<bool> {
+        let now = self.now()?.as_millis();
+        let sql = "UPDATE keys SET revoked_at = coalesce(revoked_at, $1) WHERE id = $2";
+        Ok(self.connection.execute(sql, &[&now, &id])? == 1)
     }
 
     pub fn setup(&mut self) -> Result<Setup> {
@@ -235,57 +141,13 @@ impl Visit {
 
     pub fn health(&mut self) -> Result<HealthAnswer> {
         let now = self.now()?;
-        self.connection.wait(figures::health(&self.connection.session.snapshot(), &TenantScope::All, false, now))
+        self.connection.wait(figures::health(&self.connection.session.snapshot(), &TenantScope::All, now))
     }
 
     /// A server's last stamp.
     pub fn last_stamp(&mut self) -> Result<Option<Timestamp>> {
         let row = self.connection.row("SELECT max(at) FROM stamps", &[])?;
         Ok(row.map(|row| row.number_or_none(0)).transpose()?.flatten().map(Timestamp::from_millis))
-    }
-
-    /// Marks a database that was restored by PostgreSQL's own tools: every epoch is raised, so that no lease from before or after
-    /// the backup counts, and the store is frozen. All of it in one transaction. Returns how many runs had been leased.
-    pub fn mark_restored(&mut self) -> Result<u64> {
-        let now = self.now()?;
-        if let Some(last) = self.last_stamp()?.filter(|last| now.since(*last) < RUNNING_MS) {
-            let what = format!("a server has used this database at {last}: stop all servers first");
-            return Err(Error::Unexpected(what).into());
-        }
-        self.connection.wait(self.connection.session.client.batch_execute("BEGIN"))?;
-        let done = self.raise_epochs(now);
-        let end = if done.is_ok() { "COMMIT" } else { "ROLLBACK" };
-        self.connection.wait(self.connection.session.client.batch_execute(end))?;
-        done
-    }
-
-    fn raise_epochs(&mut self, now: Timestamp) -> Result<u64> {
-        let (mut raised, mut after) = (0, i64::MIN);
-        loop {
-            let sql = "SELECT id, life FROM runs WHERE id > $1 ORDER BY id LIMIT $2";
-            let runs = self.connection.query(sql, &[&after, &RESTORED_BATCH_RUNS])?;
-            let Some(last) = runs.last() else { break };
-            after = number(last, 0)?;
-            let (mut ids, mut documents) = (Vec::new(), Vec::new());
-            for run in &runs {
-                // A document that can't be read can't be leased either: the services set it aside.
-                if let Ok(Some(document)) = restored_document(&String::from_utf8_lossy(run.get(1))) {
-                    ids.push(number(run, 0)?);
-                    documents.push(document.into_bytes());
-                }
-            }
-            let update = "UPDATE runs SET life = new.life, lease_request = NULL
-                 FROM unnest($1::bigint[], $2::bytea[]) AS new (id, life) WHERE runs.id = new.id";
-            raised += self.connection.execute(update, &[&ids, &documents])?;
-        }
-        // Numbers that were given out after the backup are not given out again.
-        let next = "SELECT setval(pg_get_serial_sequence('runs', 'id'), (SELECT coalesce(max(id), 0) FROM runs) + $1)";
-        self.connection.row(next, &[&i64::try_from(EPOCHS_RAISED_BY)?])?;
-        let freeze = "INSERT INTO store_freeze (id, restored_at, backup_at) VALUES (1, $1, $2)
-             ON CONFLICT (id) DO UPDATE SET restored_at = excluded.restored_at, backup_at = excluded.backup_at";
-        let last_stamp = self.last_stamp()?.map(Timestamp::as_millis);
-        self.connection.execute(freeze, &[&now.as_millis(), &last_stamp])?;
-        Ok(raised)
     }
 
     /// Counters that differ from a recount.

@@ -8,15 +8,13 @@ use redrive_core::time::Timestamp;
 use redrive_core::verdict::Verdict;
 use redrive_core::wire::{AttemptView, ErrorReport, PayloadOmitted, RunSummary};
 
-use super::columns::{Columns, json, number, packed_json_or_none, text, time, whole};
+use super::columns::{Columns, json, number, packed_json, packed_json_or_none, text, time, whole};
 use super::pages::{Before, BodyPage, sized};
 use super::reader::{SqlParam, SqlReader};
-use super::vault::opened_json;
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::ingest::fingerprints::FingerprintKey;
 use redrive_engine::model::{AttemptBody, AttemptOrigin};
 use redrive_engine::runs::document::{RunDocument, word};
-use redrive_engine::vault::{SealedCell, SealedColumn, Vault};
 
 /// An attempt that has ended.
 pub(crate) struct EndedAttempt {
@@ -49,8 +47,7 @@ impl LateFailure {
 const SIZES: &str = "SELECT attempt, CAST(length(body) AS BIGINT), substr(body, 1, 5) FROM attempts
      WHERE run = $1 AND attempt < $2 ORDER BY attempt DESC LIMIT $3";
 /// The columns of [`ended_attempt`].
-const ENDED: &str = "SELECT attempt, outcome, recorded_at, fp_version, fp_hash, origin, verdict, body,
-     (SELECT tenant FROM runs WHERE id = $1) FROM attempts
+const ENDED: &str = "SELECT attempt, outcome, recorded_at, fp_version, fp_hash, origin, verdict, body FROM attempts
      WHERE run = $1 AND attempt BETWEEN $2 AND $3 ORDER BY attempt";
 
 /// A page of attempts that have ended, the oldest first.
@@ -63,7 +60,7 @@ pub(crate) async fn ended_attempts<R: SqlReader>(
     let page = BodyPage::fill(reader.rows(SIZES, &values).await?.read(sized)?, before.limit);
     let Some((first, last)) = page.span() else { return Ok((page, Vec::new())) };
     let span = [run.into(), first.into(), last.into()];
-    let mut attempts = reader.rows(ENDED, &span).await?.read(|row| ended_attempt(reader.vault(), run, row))?;
+    let mut attempts = reader.rows(ENDED, &span).await?.read(ended_attempt)?;
     // The newest failure of each attempt that came after its lease had ended.
     let newest = "SELECT max(id) FROM late_failures WHERE run = $1 AND attempt BETWEEN $2 AND $3 GROUP BY attempt";
     let sql = format!(
@@ -71,32 +68,28 @@ pub(crate) async fn ended_attempts<R: SqlReader>(
         R::in_subquery("id", newest)
     );
     let late = BodyPage::fill(reader.rows(&sql, &span).await?.read(sized)?, before.limit);
-    let sql = "SELECT attempt, body, epoch, (SELECT tenant FROM runs WHERE runs.id = late_failures.run)
-         FROM late_failures WHERE id = ANY($1)";
-    let read = reader.rows_any(sql, &[SqlParam::Numbers(late.numbers)]).await?.read(|row| {
-        let (attempt, epoch) = (whole(row, 0, "attempt")?, number(row, 2)?.cast_unsigned());
-        let cell = SealedCell::late_failure(number(row, 3)?, run, attempt, epoch);
-        Ok((attempt, opened_json(reader.vault(), &cell, row, 1)?))
-    });
+    let sql = "SELECT attempt, body FROM late_failures WHERE id = ANY($1)";
+    let read = reader
+        .rows_any(sql, &[SqlParam::Numbers(late.numbers)])
+        .await?
+        .read(|row| Ok((whole(row, 0, "attempt")?, packed_json(row, 1, "late failure")?)));
     with_late(&mut attempts, read?);
     Ok((page, attempts))
 }
 
-fn ended_attempt(vault: &Vault, run: i64, row: &impl Columns) -> Result<EndedAttempt> {
-    let attempt = whole(row, 0, "attempt")?;
-    let cell = SealedCell::of_run(SealedColumn::AttemptBody, number(row, 8)?, run, attempt);
+fn ended_attempt(row: &impl Columns) -> Result<EndedAttempt> {
     let fingerprint = match (row.number_or_none(3)?, row.number_or_none(4)?) {
         (Some(_), Some(hash)) => Some(FingerprintKey { version: whole(row, 3, "fingerprint version")?, hash }),
         (None, _) | (_, None) => None,
     };
     Ok(EndedAttempt {
-        number: attempt,
+        number: whole(row, 0, "attempt")?,
         outcome: word(Outcome::ALL, number(row, 1)?, "outcome")?,
         recorded_at: time(row, 2)?,
         fingerprint,
         origin: json(text(row, 5)?, "origin")?,
         verdict: packed_json_or_none(row, 6, "verdict")?,
-        body: opened_json(vault, &cell, row, 7)?,
+        body: packed_json(row, 7, "attempt")?,
         late: None,
     })
 }

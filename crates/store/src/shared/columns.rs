@@ -110,7 +110,7 @@ pub(crate) fn packed_json_or_none<T: DeserializeOwned>(row: &impl Columns, at: u
 }
 
 /// Text through the codec.
-fn packed_text(row: &impl Columns, at: usize, what: &str) -> Result<String> {
+pub(crate) fn packed_text(row: &impl Columns, at: usize, what: &str) -> Result<String> {
     Ok(String::from_utf8(packed(row, at)?).map_err(|_| unexpected(what))?)
 }
 
@@ -123,6 +123,6 @@ pub(crate) fn packed_note(row: &impl Columns, at: usize) -> Result<Option<Text>>
 }
 
 /// Bytes through the codec.
-fn packed(row: &impl Columns, at: usize) -> Result<Vec<u8>> {
+pub(crate) fn packed(row: &impl Columns, at: usize) -> Result<Vec<u8>> {
     Ok(decode(bytes(row, at)?)?)
 }

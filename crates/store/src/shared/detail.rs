@@ -5,52 +5,33 @@ use std::collections::BTreeSet;
 use redrive_core::ids::OrderKey;
 use redrive_core::ledger::versions_changed;
 use redrive_core::lifecycle::Outcome;
-use redrive_core::policy::Policies;
-use redrive_core::retention::{EndedAs, RunRetention};
 use redrive_core::run::StateName;
 use redrive_core::time::Timestamp;
 use redrive_core::verdict::Verdict;
-use redrive_core::wire::{
-    HistoryEntry, NotReplayableBecause, QueueSettings, RawJson, ReviewView, RunBody, RunDetail, RunSummary, Versions,
-};
+use redrive_core::wire::{HistoryEntry, QueueSettings, RawJson, ReviewView, RunBody, RunDetail, RunSummary, Versions};
 
 use super::attempts::{EndedAttempt, ended_attempts, under_way};
-use super::columns::{Columns, json, number, owned, parsed_or_none, text, time, time_or_none};
+use super::columns::{Columns, json, number, owned, packed_json_or_none, parsed_or_none, text, time};
 use super::history::history_of;
 use super::lookup::run_number;
 use super::pages::{Before, BodyPage, Next, sized};
 use super::payloads::{changed_attempts, last_body, last_verdict, payload_of};
 use super::reader::{SqlReader, StoreReader};
-use super::records::{STEP_COLUMNS, STEP_VERSIONS, STEP_VERSIONS_MAX, read_step, recorded_versions};
+use super::records::{FromRow as _, STEP_COLUMNS, STEP_VERSIONS, STEP_VERSIONS_MAX, recorded_versions};
 use super::runs::summary;
-use super::vault::opened_json_or_none;
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::ledger::steps::{StepRow, views};
 use redrive_engine::model::{DetailCall, KeyMark, RunRef};
 use redrive_engine::names::versions::KINDS_MAX;
 use redrive_engine::runs::document::{ReviewDocument, RunDocument};
 use redrive_engine::runs::payload::StoredPayload;
-use redrive_engine::vault::{SealedCell, SealedColumn};
 
-pub(crate) async fn run_detail(
-    reader: &impl StoreReader,
-    at: &RunRef,
-    call: &DetailCall,
-    policies: &Policies,
-) -> Result<RunDetail> {
+pub(crate) async fn run_detail(reader: &impl StoreReader, at: &RunRef, call: &DetailCall) -> Result<RunDetail> {
     let run = run_number(reader, at).await?;
     let summary = summary(reader, run).await?;
     let parts = read_parts(reader, run, at, &summary, &Before::of(call, at)?).await?;
-    let retention = retention(&summary, &parts.inner, policies);
-    let body = RunBody { retention, ..body(&summary, parts)? };
+    let body = body(&summary, parts)?;
     Ok(RunDetail { summary, body })
-}
-
-/// When the run and its payload go; none while it is open.
-fn retention(summary: &RunSummary, inner: &InnerColumns, policies: &Policies) -> Option<RunRetention> {
-    let ended_as = EndedAs::of(summary.state, inner.life.payload_expired)?;
-    let policy = policies.retention_of(&inner.settings.policy, Some(&summary.tenant));
-    Some(policy.of_run(ended_as, inner.ended_at?, policies.has_archive))
 }
 
 async fn read_parts(
@@ -103,8 +84,7 @@ async fn steps_of<R: StoreReader>(reader: &R, run: i64, before: &Before) -> Resu
     let values = [run.into(), before.step.into(), before.rows().into()];
     let page = BodyPage::fill(reader.rows(&R::step_sizes(), &values).await?.read(sized)?, before.limit);
     let sql = format!("SELECT {STEP_COLUMNS} FROM steps WHERE id = ANY($1)");
-    let read = reader.rows_any(&sql, &[page.numbers.as_slice().into()]).await?;
-    let mut entries = read.read(|row| read_step(reader.vault(), row))?;
+    let mut entries = reader.rows_any(&sql, &[page.numbers.as_slice().into()]).await?.read(StepRow::read)?;
     entries.sort_by_key(|entry| entry.id);
     Ok((page, entries))
 }
@@ -122,10 +102,9 @@ struct InnerColumns {
     order_key: Option<OrderKey>,
     life: RunDocument,
     settings: QueueSettings,
-    ended_at: Option<Timestamp>,
 }
 
-const INNER: &str = "SELECT runs.order_key, runs.life, queues.settings, runs.tenant, runs.ended_at \
+const INNER: &str = "SELECT runs.order_key, runs.life, queues.settings, runs.tenant \
      FROM runs JOIN queues ON queues.id = runs.queue WHERE runs.id = $1";
 
 impl InnerColumns {
@@ -135,7 +114,6 @@ impl InnerColumns {
             order_key: parsed_or_none(row, 0, "order_key")?,
             life: json(text(row, 1)?, "life")?,
             settings: json(text(row, 2)?, "queue settings")?,
-            ended_at: time_or_none(row, 4)?,
         })
     }
 
@@ -172,12 +150,6 @@ fn body(summary: &RunSummary, parts: DetailParts) -> Result<RunBody> {
         inner, payload, ended, verdict, output, history, review, changed, entries, recorded, newest, ..
     } = parts;
     let about = payload.about.clone();
-    let because = match (inner.life.payload_expired, about.payload_omitted.is_some()) {
-        (true, _) => NotReplayableBecause::PayloadExpired,
-        (false, true) => NotReplayableBecause::PayloadOmitted,
-        (false, false) => NotReplayableBecause::PayloadMasked,
-    };
-    let not_replayable_because = inner.life.not_replayable.then_some(because);
     let (payload, payload_base64) = payload.into_wire()?;
     let mut attempts: Vec<_> = ended.into_iter().map(EndedAttempt::into_view).collect();
     attempts.extend(under_way(summary, &inner.life).filter(|_| parts.from_the_newest));
@@ -185,11 +157,9 @@ fn body(summary: &RunSummary, parts: DetailParts) -> Result<RunBody> {
         attempt.changed = changed.contains(&attempt.attempt);
     }
     Ok(RunBody {
-        payload_hidden: false,
         payload,
         payload_base64,
         payload_omitted: about.payload_omitted,
-        redacted: about.redacted,
         content_type: about.content_type,
         headers: about.headers,
         order_key: inner.order_key,
@@ -208,8 +178,6 @@ fn body(summary: &RunSummary, parts: DetailParts) -> Result<RunBody> {
         verdict,
         links: about.links,
         replayable: !inner.life.not_replayable,
-        not_replayable_because,
-        retention: None,
         instructions: inner.settings.instructions,
         runbook: inner.settings.runbook,
         review,
@@ -218,11 +186,11 @@ fn body(summary: &RunSummary, parts: DetailParts) -> Result<RunBody> {
 
 /// The request for the review, as the run shows it. The request may be gone.
 async fn review_view(reader: &impl SqlReader, run: i64, review: &ReviewDocument) -> Result<ReviewView> {
-    let sql = "SELECT at, actor, request, (SELECT tenant FROM runs WHERE id = $1) FROM reviews WHERE run = $1";
-    let asked = reader.row(sql, &[run.into()]).await?.read(|row| {
-        let cell = SealedCell::of_run(SealedColumn::ReviewRequest, number(row, 3)?, run, 0);
-        Ok((time(row, 0)?, owned(row, 1)?, opened_json_or_none(reader.vault(), &cell, row, 2)?))
-    })?;
+    let sql = "SELECT at, actor, request FROM reviews WHERE run = $1";
+    let asked = reader
+        .row(sql, &[run.into()])
+        .await?
+        .read(|row| Ok((time(row, 0)?, owned(row, 1)?, packed_json_or_none(row, 2, "request")?)))?;
     let (asked_at, asked_by, proposed): (Timestamp, String, Option<RawJson>) = asked.unwrap_or_default();
     let expires_at = Timestamp::from_millis(review.expires_at);
     Ok(ReviewView { proposed, plan_hash: review.plan_hash.clone(), expires_at, asked_by, asked_at })

@@ -5,9 +5,9 @@ use redrive_core::policy::Limits;
 use redrive_core::run::StateName;
 use redrive_core::time::Timestamp;
 use redrive_core::verdict::DeadBecause;
-use redrive_core::wire::{HealthAnswer, QueueAlert, RetentionHealth, TenantHealth, TenantView, TenantsAnswer};
+use redrive_core::wire::{HealthAnswer, QueueAlert, TenantHealth, TenantLimits, TenantView, TenantsAnswer};
 
-use super::columns::{Columns, json, number, parsed, text, time, time_or_none, whole};
+use super::columns::{Columns, json, number, parsed, text, time, whole};
 use super::counters::{CounterRow, CountsByState, counters, counters_of};
 use super::cursor::{seal, unseal};
 use super::hours::{HourSums, Hours, hour_sums};
@@ -95,8 +95,11 @@ fn health_of_tenant(
         recovered_24h: recovered,
         last_failure_at,
         recovery_rate_pct: share_pct(recovered, recovered + died),
-        limits: (!limits.is_none())
-            .then(|| health::tenant_limits(limits, of(&|count| count.state == StateName::Running), dead)),
+        limits: (!limits.is_none()).then(|| TenantLimits {
+            running: of(&|count| count.state == StateName::Running),
+            max_running: limits.max_running,
+            leases_per_s: limits.leases_per_s,
+        }),
     }
 }
 
@@ -127,13 +130,7 @@ fn share_pct(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| (part as f64 * 1_000.0 / whole as f64).round() / 10.0)
 }
 
-/// `has_archive`: dead letters are archived, and then removed.
-pub(crate) async fn health(
-    reader: &impl StoreReader,
-    scope: &TenantScope,
-    has_archive: bool,
-    now: Timestamp,
-) -> Result<HealthAnswer> {
+pub(crate) async fn health(reader: &impl StoreReader, scope: &TenantScope, now: Timestamp) -> Result<HealthAnswer> {
     let scope = read_scope(reader, scope).await?;
     let counters = counters(reader, scope).await?;
     let queues = seen_queues(reader, scope, &counters).await?;
@@ -152,8 +149,7 @@ pub(crate) async fn health(
         ReadScope::All => reader.row(SET_ASIDE, &[]).await?.read(|row| whole(row, 0, "count"))?.unwrap_or(0),
         ReadScope::One(_) | ReadScope::Nobody => 0,
     };
-    let retention = RetentionHealth { archive: has_archive, ..retention_notices(reader, scope).await? };
-    Ok(HealthAnswer { retention, ..health_answer(&counters, queues, without_workers, set_aside, now) })
+    Ok(health_answer(&counters, queues, without_workers, set_aside, now))
 }
 
 fn health_answer(
@@ -178,31 +174,7 @@ fn health_answer(
         queues_without_owner: ownerless.map(|(_, queue)| queue.name).take(QUEUES_NAMED_MAX).collect(),
         set_aside,
         clock: None,
-        frozen: None,
-        backup: None,
-        retention: RetentionHealth::default(),
     }
-}
-
-/// What the last pass of retention has found, in the scope.
-async fn retention_notices(reader: &impl StoreReader, scope: ReadScope) -> Result<RetentionHealth> {
-    let sums =
-        "SELECT CAST(coalesce(sum(due_soon), 0) AS BIGINT), min(first_at), CAST(coalesce(sum(kept), 0) AS BIGINT)
-         FROM retention_notices";
-    let found = match scope {
-        ReadScope::All => reader.row(sums, &[]).await?,
-        ReadScope::One(tenant) => reader.row(&format!("{sums} WHERE tenant = $1"), &[tenant.into()]).await?,
-        ReadScope::Nobody => return Ok(RetentionHealth::default()),
-    };
-    let read = found.read(|row| {
-        Ok(RetentionHealth {
-            archive: false,
-            removed_soon: whole(row, 0, "count")?,
-            first_removal_at: time_or_none(row, 1)?,
-            kept_without_archive: whole(row, 2, "count")?,
-        })
-    })?;
-    Ok(read.unwrap_or_default())
 }
 
 /// Rows that services have set aside, counted up to a bound.

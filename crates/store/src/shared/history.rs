@@ -7,16 +7,14 @@ use redrive_core::time::Timestamp;
 use redrive_core::verdict::Verdict;
 use redrive_core::wire::HistoryEntry;
 
-use super::columns::{Columns, json, number, owned, packed_json_or_none, text, time};
+use super::columns::{Columns, json, number, owned, packed_json_or_none, packed_note, text, time};
 use super::cursor::seal_numbers;
 use super::pages::{Before, question};
 use super::reader::SqlReader;
-use super::vault::opened_note;
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::ledger::steps::WORKER;
 use redrive_engine::model::{AttemptOrigin, RunRef};
 use redrive_engine::runs::document::word;
-use redrive_engine::vault::{SealedCell, Vault};
 
 /// Who acted when nobody gave a name.
 pub(crate) const REPORTER: &str = "reporter";
@@ -27,8 +25,7 @@ fn ended_by(origin: &AttemptOrigin) -> String {
 }
 
 /// The columns of [`moved`].
-const MOVES: &str = "SELECT at, actor, event, from_state, to_state, note, id,
-     (SELECT tenant FROM runs WHERE id = $1) FROM history
+const MOVES: &str = "SELECT at, actor, event, from_state, to_state, note, id FROM history
      WHERE run = $1 AND id < $2 ORDER BY id DESC LIMIT $3";
 /// The columns of [`ended`], without the bodies, which may be large.
 const ENDS: &str = "SELECT recorded_at, origin, outcome, state, verdict, attempt FROM attempts
@@ -44,8 +41,7 @@ pub(crate) async fn history_of(
 ) -> Result<(Vec<HistoryEntry>, Option<String>)> {
     let [attempt, id] = before.history;
     let ends = reader.rows(ENDS, &[run.into(), attempt.into(), before.rows().into()]).await?.read(ended)?;
-    let moves = reader.rows(MOVES, &[run.into(), id.into(), before.rows().into()]).await?;
-    let moves = moves.read(|row| moved(reader.vault(), run, row))?;
+    let moves = reader.rows(MOVES, &[run.into(), id.into(), before.rows().into()]).await?.read(moved)?;
     Ok(history(before, at, received_at, ends, moves))
 }
 
@@ -69,17 +65,14 @@ fn ended(row: &impl Columns) -> Result<(i64, HistoryEntry)> {
 }
 
 /// A move that is no attempt, with its number.
-fn moved(vault: &Vault, run: i64, row: &impl Columns) -> Result<(i64, HistoryEntry)> {
-    let (at, actor, event) = (time(row, 0)?, owned(row, 1)?, owned(row, 2)?);
-    let cell = SealedCell::history_note(number(row, 7)?, run, at.as_millis(), &event, &actor);
-    let note = opened_note(vault, &cell, row, 5)?;
+fn moved(row: &impl Columns) -> Result<(i64, HistoryEntry)> {
     let entry = HistoryEntry {
-        at,
-        actor,
-        event,
+        at: time(row, 0)?,
+        actor: owned(row, 1)?,
+        event: owned(row, 2)?,
         from: Some(word(StateName::ALL, number(row, 3)?, "state")?),
         to: Some(word(StateName::ALL, number(row, 4)?, "state")?),
-        note,
+        note: packed_note(row, 5)?,
     };
     Ok((number(row, 6)?, entry))
 }

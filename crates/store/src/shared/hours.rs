@@ -17,8 +17,6 @@ use redrive_engine::runs::document::position;
 /// No queue has this number.
 const NO_QUEUE: i64 = 0;
 const SPAN_MAX_MS: u64 = 31 * DAY_MS;
-/// How long the spending of a day is kept.
-pub(crate) const SPEND_KEPT_MS: u64 = 31 * DAY_MS;
 
 /// Whole hours, from the first up to `before`, exclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

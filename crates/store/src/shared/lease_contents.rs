@@ -5,7 +5,7 @@ use redrive_core::wire::{ErrorReport, HandedChange, LeasedRun};
 
 use super::payloads::{changed_payload, last_body, payload_of};
 use super::reader::{SqlParam, SqlReader, StoreReader};
-use super::records::{STEP_COLUMNS, read_step};
+use super::records::{FromRow as _, STEP_COLUMNS};
 use redrive_engine::Map;
 use redrive_engine::attempt::start::CommittedStart;
 use redrive_engine::error::{BoxError, PortResult as Result};
@@ -41,7 +41,7 @@ async fn steps_by_run(reader: &impl SqlReader, runs: Vec<i64>) -> Result<Map<i64
     let mut by_run: Map<i64, Result<Vec<StepRow>>> = Map::default();
     reader.rows_any(&sql, &[SqlParam::Numbers(runs)]).await?.read(|row| {
         let steps = by_run.entry(super::columns::number(row, 1)?).or_insert_with(|| Ok(Vec::new()));
-        match (read_step(reader.vault(), row), steps) {
+        match (StepRow::read(row), steps) {
             (Ok(step), Ok(steps)) => steps.push(step),
             (Err(error), steps) => *steps = Err(error),
             (Ok(_), Err(_)) => {}
@@ -69,7 +69,7 @@ pub(crate) async fn complete_start(reader: &impl StoreReader, begun: CommittedSt
     let epoch = begun.answer.lease.as_ref().map(|_| begun.epoch);
     let (payload_differs, closed) = (begun.payload_differs, begun.closed);
     let sql = format!("SELECT {STEP_COLUMNS} FROM steps WHERE run = $1 ORDER BY id");
-    let steps = reader.rows(&sql, &[run.into()]).await?.read(|row| read_step(reader.vault(), row))?;
+    let steps = reader.rows(&sql, &[run.into()]).await?.read(StepRow::read)?;
     let versions_changed = changed(&steps, &begun.versions)?;
     let mut started = begun.into_started();
     let answer = &mut started.answer;

@@ -5,7 +5,6 @@ use redrive_core::time::Timestamp;
 
 use super::columns::number;
 use super::reader::{SqlReader, StoreReader};
-use crate::numbers::limit;
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::model::{RunRef, TenantScope};
 
@@ -73,9 +72,9 @@ pub(crate) async fn oldest_due<R: SqlReader>(reader: &R, queue: i64, tenant: i64
     reader.row(&sql, &[queue.into(), tenant.into()]).await?.read(|row| number(row, 0).map(Timestamp::from_millis))
 }
 
-/// The queues that a tenant can use. More than `most` are not all returned.
-pub(crate) async fn queue_numbers_of<R: SqlReader>(reader: &R, tenant: i64, most: usize) -> Result<Vec<i64>> {
-    reader.rows(R::QUEUES_OF_TENANT, &[tenant.into(), limit(most).into()]).await?.read(|row| number(row, 0))
+/// The queues that a tenant can use.
+pub(crate) async fn queue_numbers_of<R: SqlReader>(reader: &R, tenant: i64) -> Result<Vec<i64>> {
+    reader.rows(R::QUEUES_OF_TENANT, &[tenant.into()]).await?.read(|row| number(row, 0))
 }
 
 pub(crate) async fn queue_numbers(reader: &impl SqlReader) -> Result<Vec<i64>> {

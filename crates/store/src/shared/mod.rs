@@ -2,7 +2,6 @@
 //! interface that the adapters implement.
 
 pub(crate) mod attempts;
-pub(crate) mod audit;
 pub(crate) mod changes;
 pub(crate) mod check;
 pub(crate) mod columns;
@@ -12,7 +11,6 @@ pub(crate) mod detail;
 pub(crate) mod duplicates;
 pub(crate) mod figures;
 pub(crate) mod filter;
-pub(crate) mod freeze;
 pub(crate) mod history;
 pub(crate) mod hours;
 pub(crate) mod keys;
@@ -27,8 +25,5 @@ pub(crate) mod payloads;
 pub(crate) mod queues;
 pub(crate) mod reader;
 pub(crate) mod records;
-pub(crate) mod reseal;
 pub(crate) mod runs;
 pub(crate) mod scan;
-pub(crate) mod secrets;
-pub(crate) mod vault;

@@ -4,17 +4,15 @@ use redrive_core::wire::{
     CanaryView, ItemOutcome, OperationItem, OperationItemsPage, OperationSample, OperationView, OperationsPage,
 };
 
-use super::columns::{Columns, json, number, owned_or_none, parsed_or_none};
+use super::columns::{Columns, json, number, owned_or_none, packed_json, packed_json_or_none, parsed_or_none};
 use super::cursor::{seal_numbers, unseal_numbers};
 use super::reader::SqlReader;
 use super::records::{FromRow as _, OPERATION_COLUMN_COUNT, OPERATION_COLUMNS};
 use super::runs::PAGE_MAX;
-use super::vault::{opened_json, opened_json_or_none};
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::model::operations::{ItemsCall, NewOperation};
 use redrive_engine::operations::row::{OperationRow, number_of, public_id};
 use redrive_engine::runs::document::word;
-use redrive_engine::vault::{SealedCell, SealedColumn, Vault};
 
 /// The question that cursors into the list are sealed for.
 const OPERATIONS: &str = "operations";
@@ -31,16 +29,14 @@ pub(crate) async fn operation_row(reader: &impl SqlReader, id: i64) -> Result<Op
 /// What was asked for.
 pub(crate) async fn operation_spec(reader: &impl SqlReader, id: i64) -> Result<NewOperation> {
     let sql = "SELECT spec FROM operations WHERE id = $1";
-    let cell = SealedCell::operation(SealedColumn::OperationSpec, id);
-    let found = reader.row(sql, &[id.into()]).await?.read(|row| opened_json(reader.vault(), &cell, row, 0))?;
+    let found = reader.row(sql, &[id.into()]).await?.read(|row| packed_json(row, 0, "operation"))?;
     found.ok_or(Error::NotFound("operation").into())
 }
 
 /// What a preview shows of it.
 pub(crate) async fn operation_samples(reader: &impl SqlReader, id: i64) -> Result<Vec<OperationSample>> {
     let sql = "SELECT samples FROM operations WHERE id = $1";
-    let cell = SealedCell::operation(SealedColumn::OperationSamples, id);
-    let found = reader.row(sql, &[id.into()]).await?.read(|row| opened_json_or_none(reader.vault(), &cell, row, 0))?;
+    let found = reader.row(sql, &[id.into()]).await?.read(|row| packed_json_or_none(row, 0, "samples"))?;
     Ok(found.flatten().unwrap_or_default())
 }
 
@@ -52,11 +48,7 @@ pub(crate) async fn open_operations(reader: &impl SqlReader) -> Result<Vec<Opera
 
 pub(crate) async fn operation_view(reader: &impl SqlReader, id: i64) -> Result<OperationView> {
     let sql = format!("SELECT {OPERATION_COLUMNS}, spec, samples FROM operations WHERE id = $1");
-    reader
-        .row(&sql, &[id.into()])
-        .await?
-        .read(|row| view(reader.vault(), row))?
-        .ok_or(Error::NotFound("operation").into())
+    reader.row(&sql, &[id.into()]).await?.read(view)?.ok_or(Error::NotFound("operation").into())
 }
 
 /// Newest first.
@@ -72,8 +64,7 @@ pub(crate) async fn list_operations(
     let limit = limit.clamp(1, PAGE_MAX);
     let sql =
         format!("SELECT {OPERATION_COLUMNS}, spec, samples FROM operations WHERE id < $1 ORDER BY id DESC LIMIT $2");
-    let read = reader.rows(&sql, &[before.into(), (limit + 1).into()]).await?;
-    let mut operations = read.read(|row| view(reader.vault(), row))?;
+    let mut operations = reader.rows(&sql, &[before.into(), (limit + 1).into()]).await?.read(view)?;
     let shown = usize::try_from(limit).unwrap_or(usize::MAX);
     let more = operations.len() > shown;
     operations.truncate(shown);
@@ -133,13 +124,10 @@ fn item(row: &impl Columns) -> Result<(i64, OperationItem)> {
     Ok((number(row, 0)?, item))
 }
 
-fn view(vault: &Vault, row: &impl Columns) -> Result<OperationView> {
-    let operation = OperationRow::read(row)?;
-    let cell = |column| SealedCell::operation(column, operation.id);
-    let spec = opened_json(vault, &cell(SealedColumn::OperationSpec), row, OPERATION_COLUMN_COUNT)?;
-    let samples: Option<Vec<OperationSample>> =
-        opened_json_or_none(vault, &cell(SealedColumn::OperationSamples), row, OPERATION_COLUMN_COUNT + 1)?;
-    view_of(operation, spec, samples.unwrap_or_default())
+fn view(row: &impl Columns) -> Result<OperationView> {
+    let spec = packed_json(row, OPERATION_COLUMN_COUNT, "operation")?;
+    let samples: Option<Vec<OperationSample>> = packed_json_or_none(row, OPERATION_COLUMN_COUNT + 1, "samples")?;
+    view_of(OperationRow::read(row)?, spec, samples.unwrap_or_default())
 }
 
 fn view_of(row: OperationRow, spec: NewOperation, samples: Vec<OperationSample>) -> Result<OperationView> {

@@ -6,25 +6,22 @@ use redrive_core::lifecycle::Outcome;
 use redrive_core::verdict::Verdict;
 use redrive_core::wire::{HandedChange, RawJson, RevisionView};
 
-use super::columns::{json, number, owned, packed_json, text, time, whole};
+use super::columns::{json, owned, packed, packed_json, packed_json_or_none, text, time, whole};
 use super::history::REPORTER;
 use super::lookup::run_number;
 use super::pages::NEWEST_ATTEMPTS;
 use super::reader::{SqlReader, StoreReader};
-use super::records::{PAYLOAD_COLUMNS, read_payload};
+use super::records::read_payload;
 use super::runs::summary;
-use super::vault::{opened_bytes, opened_json, opened_json_or_none};
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::model::{AttemptBody, AttemptOrigin, DETAIL_PAGE_MAX, RunRef, SentPayload};
 use redrive_engine::runs::document::{RunDocument, position};
 use redrive_engine::runs::payload::{StoredPayload, raw_json};
-use redrive_engine::vault::{SealedCell, SealedColumn};
 
 /// The payload of a revision. A run that came without one may have no row.
 pub(crate) async fn payload_of(reader: &impl SqlReader, run: i64, revision: u32) -> Result<StoredPayload> {
-    let sql = format!("SELECT {PAYLOAD_COLUMNS} FROM payloads WHERE run = $1 AND revision = $2");
-    let read = reader.row(&sql, &[run.into(), revision.into()]).await?;
-    let found = read.read(|row| read_payload(reader.vault(), run, revision, row))?;
+    let sql = "SELECT kind, about, body FROM payloads WHERE run = $1 AND revision = $2";
+    let found = reader.row(sql, &[run.into(), revision.into()]).await?.read(read_payload)?;
     Ok(found.unwrap_or_else(StoredPayload::none))
 }
 
@@ -36,12 +33,11 @@ pub(crate) async fn revision(reader: &impl StoreReader, at: &RunRef, revision: O
     if !(1..=summary.revision).contains(&revision) {
         return Err(Error::NotFound("revision").into());
     }
-    let sql = "SELECT at, actor, patch, (SELECT tenant FROM runs WHERE id = $1) FROM revisions
-         WHERE run = $1 AND revision = $2";
-    let made = reader.row(sql, &[run.into(), revision.into()]).await?.read(|row| {
-        let cell = SealedCell::of_run(SealedColumn::RevisionPatch, number(row, 3)?, run, revision);
-        Ok((time(row, 0)?, owned(row, 1)?, opened_json_or_none(reader.vault(), &cell, row, 2)?))
-    })?;
+    let sql = "SELECT at, actor, patch FROM revisions WHERE run = $1 AND revision = $2";
+    let made = reader
+        .row(sql, &[run.into(), revision.into()])
+        .await?
+        .read(|row| Ok((time(row, 0)?, owned(row, 1)?, packed_json_or_none(row, 2, "patch")?)))?;
     let (at, actor, json_patch) = made.unwrap_or((summary.received_at, REPORTER.to_owned(), None));
     let (payload, payload_base64) = payload_of(reader, run, revision).await?.into_wire()?;
     Ok(RevisionView {
@@ -59,8 +55,7 @@ pub(crate) async fn revision(reader: &impl StoreReader, at: &RunRef, revision: O
 // Both look among the newest attempts only, so that a run with a million attempts costs no more than one with a thousand.
 static LAST_BODY: LazyLock<String> = LazyLock::new(|| {
     format!(
-        "SELECT body, attempt, (SELECT tenant FROM runs WHERE id = $1) FROM attempts
-         WHERE run = $1 AND attempt = (SELECT max(attempt) FROM (SELECT attempt, outcome
+        "SELECT body FROM attempts WHERE run = $1 AND attempt = (SELECT max(attempt) FROM (SELECT attempt, outcome
              FROM attempts WHERE run = $1 ORDER BY attempt DESC LIMIT {NEWEST_ATTEMPTS}) AS newest WHERE outcome = $2)"
     )
 });
@@ -79,10 +74,7 @@ pub(crate) async fn last_verdict(reader: &impl SqlReader, run: i64) -> Result<Op
 /// The body of the last attempt with this outcome.
 pub(crate) async fn last_body(reader: &impl SqlReader, run: i64, outcome: Outcome) -> Result<Option<AttemptBody>> {
     let outcome = position(Outcome::ALL, &outcome);
-    reader.row(&LAST_BODY, &[run.into(), outcome.into()]).await?.read(|row| {
-        let cell = SealedCell::of_run(SealedColumn::AttemptBody, number(row, 2)?, run, whole(row, 1, "attempt")?);
-        opened_json(reader.vault(), &cell, row, 0)
-    })
+    reader.row(&LAST_BODY, &[run.into(), outcome.into()]).await?.read(|row| packed_json(row, 0, "attempt"))
 }
 
 /// The changed payload that an attempt was sent under this epoch (or any), with its changes.
@@ -92,16 +84,12 @@ pub(crate) async fn changed_payload(
     attempt: u32,
     epoch: Option<u64>,
 ) -> Result<Option<(Vec<HandedChange>, RawJson)>> {
-    let sql = "SELECT changes, body, (SELECT tenant FROM runs WHERE id = $1) FROM sent
-         WHERE run = $1 AND attempt = $2 AND epoch = coalesce($3, epoch)";
+    let sql = "SELECT changes, body FROM sent WHERE run = $1 AND attempt = $2 AND epoch = coalesce($3, epoch)";
     let values = [run.into(), attempt.into(), epoch.map(u64::cast_signed).into()];
-    reader.row(sql, &values).await?.read(|row| {
-        let (vault, tenant) = (reader.vault(), number(row, 2)?);
-        let cell = |column| SealedCell::of_run(column, tenant, run, attempt);
-        let changes = opened_json(vault, &cell(SealedColumn::SentChanges), row, 0)?;
-        let body = opened_bytes(vault, &cell(SealedColumn::SentBody), row, 1)?;
-        Ok((changes, raw_json(body, "sent")?))
-    })
+    reader
+        .row(sql, &values)
+        .await?
+        .read(|row| Ok((packed_json(row, 0, "changes")?, raw_json(packed(row, 1)?, "sent")?)))
 }
 
 /// The attempts of a run, from `from` on, that were sent a changed payload.

@@ -1,10 +1,7 @@
 //! Queues as admins see them.
 
 use redrive_core::ids::QueueName;
-use redrive_core::policy::Policies;
-use redrive_core::retention::EndedAs;
 use redrive_core::run::StateName;
-use redrive_core::time::Timestamp;
 use redrive_core::wire::{QueueSettings, QueueView, QueuesAnswer};
 
 use super::columns::{Columns, json, number, parsed, text, time, time_or_none, whole};
@@ -21,12 +18,7 @@ const QUEUES: &str = "SELECT id, name, settings, created_at,
 const QUESTION: &str = "queues";
 
 /// Sorted by name.
-pub(crate) async fn list_queues(
-    reader: &impl StoreReader,
-    limit: u32,
-    cursor: Option<&str>,
-    policies: &Policies,
-) -> Result<QueuesAnswer> {
+pub(crate) async fn list_queues(reader: &impl StoreReader, limit: u32, cursor: Option<&str>) -> Result<QueuesAnswer> {
     let after = match cursor {
         Some(cursor) => String::from_utf8(unseal(QUESTION, cursor)?).map_err(|_| Error::BadCursor)?,
         None => String::new(),
@@ -37,7 +29,7 @@ pub(crate) async fn list_queues(
     let mut queues = reader
         .rows(&sql, &[after.as_str().into(), (limit + 1).into()])
         .await?
-        .read(|row| view(row, counts.get(&number(row, 0)?).copied().unwrap_or_default(), policies))?;
+        .read(|row| view(row, counts.get(&number(row, 0)?).copied().unwrap_or_default()))?;
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let more = queues.len() > limit;
     queues.truncate(limit);
@@ -45,49 +37,13 @@ pub(crate) async fn list_queues(
     Ok(QueuesAnswer { queues, next_cursor })
 }
 
-pub(crate) async fn one_queue(reader: &impl StoreReader, name: &QueueName, policies: &Policies) -> Result<QueueView> {
+pub(crate) async fn one_queue(reader: &impl StoreReader, name: &QueueName) -> Result<QueueView> {
     let counts = counts_by_queue(reader).await?;
-    let found = reader.row(&format!("{QUEUES} WHERE name = $1"), &[name.as_str().into()]).await?.read(|row| {
-        let queue = number(row, 0)?;
-        Ok((queue, view(row, counts.get(&queue).copied().unwrap_or_default(), policies)?))
-    });
-    let (queue, view) = found?.ok_or(Error::NotFound("queue"))?;
-    let next_removal_at = next_removal(reader, queue, &view.settings, policies).await?;
-    Ok(QueueView { next_removal_at, ..view })
-}
-
-/// The tenants with ended runs in a queue, and when the first run of each kind ended; a seek in the index for each.
-const FIRST_ENDS: &str = "WITH RECURSIVE owners (tenant) AS (
-         SELECT min(tenant) FROM runs WHERE queue = $1 AND ended_at IS NOT NULL
-         UNION ALL SELECT (SELECT min(tenant) FROM runs WHERE queue = $1 AND ended_at IS NOT NULL
-             AND tenant > owners.tenant) FROM owners WHERE owners.tenant IS NOT NULL)
-     SELECT tenants.name,
-         (SELECT min(ended_at) FROM runs WHERE queue = $1 AND tenant = owners.tenant AND ended_as = 0 AND ended_at IS NOT NULL),
-         (SELECT min(ended_at) FROM runs WHERE queue = $1 AND tenant = owners.tenant AND ended_as = 1 AND ended_at IS NOT NULL),
-         (SELECT min(ended_at) FROM runs WHERE queue = $1 AND tenant = owners.tenant AND ended_as = 2 AND ended_at IS NOT NULL),
-         (SELECT min(ended_at) FROM runs WHERE queue = $1 AND tenant = owners.tenant AND ended_as = 3 AND ended_at IS NOT NULL)
-     FROM owners JOIN tenants ON tenants.id = owners.tenant LIMIT $2";
-/// A queue of more tenants is looked at in part.
-const TENANTS_MAX: u32 = 1_000;
-
-/// When the next ended run of a queue is removed.
-async fn next_removal(
-    reader: &impl StoreReader,
-    queue: i64,
-    settings: &QueueSettings,
-    policies: &Policies,
-) -> Result<Option<Timestamp>> {
-    let removals = reader.rows(FIRST_ENDS, &[queue.into(), TENANTS_MAX.into()]).await?.read(|row| {
-        let policy = policies.retention_of(&settings.policy, Some(&parsed(row, 0, "tenant")?));
-        let mut first = None;
-        for (at, ended_as) in (1..).zip(EndedAs::ALL) {
-            let removal = time_or_none(row, at)?
-                .and_then(|ended_at| policy.of_run(*ended_as, ended_at, policies.has_archive).remove_at);
-            first = first.into_iter().chain(removal).min();
-        }
-        Ok(first)
-    })?;
-    Ok(removals.into_iter().flatten().min())
+    let found = reader
+        .row(&format!("{QUEUES} WHERE name = $1"), &[name.as_str().into()])
+        .await?
+        .read(|row| view(row, counts.get(&number(row, 0)?).copied().unwrap_or_default()));
+    found?.ok_or(Error::NotFound("queue").into())
 }
 
 pub(crate) async fn count_queues(reader: &impl SqlReader) -> Result<u64> {
@@ -107,13 +63,11 @@ pub(crate) async fn declared_settings(reader: &impl SqlReader) -> Result<Vec<Que
     reader.rows(sql, &[]).await?.read(|row| json(text(row, 0)?, "queue settings"))
 }
 
-fn view(row: &impl Columns, counts: CountsByState, policies: &Policies) -> Result<QueueView> {
+fn view(row: &impl Columns, counts: CountsByState) -> Result<QueueView> {
     let settings: QueueSettings = json(text(row, 2)?, "queue settings")?;
     Ok(QueueView {
         name: parsed(row, 1, "queue")?,
         ownerless: settings.owner.is_none(),
-        retention: policies.retention_of(&settings.policy, None),
-        next_removal_at: None,
         settings,
         created_at: time(row, 3)?,
         last_lease_call_at: time_or_none(row, 4)?,

@@ -21,7 +21,6 @@ use redrive_engine::ingest::fingerprints::FingerprintKey;
 use redrive_engine::model::RunRef;
 use redrive_engine::operations::row::OperationRow;
 use redrive_engine::runs::payload::StoredPayload;
-use redrive_engine::vault::Vault;
 
 /// A value of a statement.
 #[derive(Debug, Clone)]
@@ -136,7 +135,7 @@ pub(crate) trait SqlReader {
         Ok(FirstRow(self.rows(sql, values).await?.0.into_iter().next()))
     }
 
-    /// A hint to use an index, where the dialect has hints.
+    /// A hint to use an index of `runs`, where the dialect has hints.
     fn index_hint(index: &str) -> String;
     /// `column` is one of a list.
     fn one_of(column: &str, list: SqlParam, params: &mut SqlParams) -> String;
@@ -144,8 +143,6 @@ pub(crate) trait SqlReader {
     fn in_subquery(column: &str, subquery: &str) -> String;
     /// Tells a database that is unavailable from a statement that failed.
     fn classify(error: BoxError) -> Error;
-    /// Opens sealed values. It knows the keys of all rows that were read.
-    fn vault(&self) -> &Vault;
 }
 
 /// Statements about runs.

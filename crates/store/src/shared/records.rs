@@ -26,13 +26,11 @@ use redrive_engine::runs::attempts::StoredAttempt;
 use redrive_engine::runs::document::{RunDocument, StateColumns, word};
 use redrive_engine::runs::payload::StoredPayload;
 use redrive_engine::runs::run_row::RunRow;
-use redrive_engine::vault::{SealedCell, SealedColumn, Vault};
 
 use super::columns::{
-    Columns, bytes, flag, json, label, label_or_none, number, owned, owned_or_none, packed_json, packed_note, parsed,
-    parsed_or_none, text, time, time_or_none, whole,
+    Columns, bytes, flag, json, label, label_or_none, number, owned, owned_or_none, packed, packed_json, packed_note,
+    parsed, parsed_or_none, text, time, time_or_none, whole,
 };
-use super::vault::{opened_bytes, opened_json, opened_step};
 
 /// A record that is read from a row.
 pub(crate) trait FromRow: Sized {
@@ -41,10 +39,9 @@ pub(crate) trait FromRow: Sized {
 
 /// The columns of a run, in the order in which [`RunRow`] takes them.
 pub(crate) const RUN_COLUMNS: &str = "id, tenant, queue, run_id, state, detail, due, wake, attempt, revision, reason, \
-     category, pattern, deferred_until, held_by, merged_into, replays, life, model, provider, tool, step, environment, \
-     ended_at";
+     category, pattern, deferred_until, held_by, merged_into, replays, life, model, provider, tool, step, environment";
 /// Other columns of a statement come after these.
-pub(crate) const RUN_COLUMN_COUNT: usize = 24;
+pub(crate) const RUN_COLUMN_COUNT: usize = 23;
 
 /// Reads a row of `runs` whose first column is its number. A column that can't be read makes the row corrupt.
 pub(crate) fn read_run<R: Columns, T>(row: &R, read: impl FnOnce(&R) -> Result<T>) -> Result<T> {
@@ -96,8 +93,6 @@ fn read_run_columns(row: &impl Columns) -> Result<RunRow> {
         step_bytes: life.step_bytes,
         lease_secret: life.lease_secret,
         step_count: life.step_count,
-        ended_at: time_or_none(row, 23)?,
-        payload_expired: life.payload_expired,
     })
 }
 
@@ -124,12 +119,11 @@ impl FromRow for StoredAttempt {
 
 /// The columns of [`StepRow`].
 pub(crate) const STEP_COLUMNS: &str = "id, run, run_id, attempt, epoch, key, name, effect, status, outcome, began_at, at, \
-     used_at, used_epoch, settled_by, output, omitted_bytes, omitted_sha256, verify, versions, call_id, tenant";
+     used_at, used_epoch, settled_by, output, omitted_bytes, omitted_sha256, verify, versions, call_id";
 
 /// The same without outputs and checks, which may be large; enough for a plan.
 pub(crate) const STEP_FACTS: &str = "id, run, run_id, attempt, epoch, key, name, effect, status, outcome, began_at, at, \
-     used_at, used_epoch, settled_by, CAST(NULL AS BYTEA), omitted_bytes, omitted_sha256, CAST(NULL AS BYTEA), versions, call_id, \
-     tenant";
+     used_at, used_epoch, settled_by, CAST(NULL AS BYTEA), omitted_bytes, omitted_sha256, CAST(NULL AS BYTEA), versions, call_id";
 /// The columns of [`super::pages::sized`].
 pub(crate) const STEP_SIZES: &str = "SELECT id, CAST(length(output) AS BIGINT), substr(output, 1, 5) FROM steps";
 /// The columns of [`recorded_versions`].
@@ -170,7 +164,6 @@ impl FromRow for StepRow {
         let kept = |at| Ok::<_, BoxError>(row.bytes_or_none(at)?.map(<[u8]>::to_vec));
         Ok(Self {
             id: number(row, 0)?,
-            tenant: number(row, 21)?,
             run: row.number_or_none(1)?,
             run_id: owned(row, 2)?,
             attempt: whole(row, 3, "attempt")?,
@@ -311,22 +304,12 @@ pub(crate) fn read_entry(row: &impl Columns) -> Result<BreakerEntry> {
     })
 }
 
-/// The columns of [`read_payload`].
-pub(crate) const PAYLOAD_COLUMNS: &str = "kind, about, body, (SELECT tenant FROM runs WHERE runs.id = payloads.run)";
-
-pub(crate) fn read_payload(vault: &Vault, run: i64, revision: u32, row: &impl Columns) -> Result<StoredPayload> {
-    let tenant = number(row, 3)?;
-    let cell = |column| SealedCell::of_run(column, tenant, run, revision);
+pub(crate) fn read_payload(row: &impl Columns) -> Result<StoredPayload> {
     Ok(StoredPayload {
         kind: word(PayloadKind::ALL, number(row, 0)?, "payload kind")?,
-        about: opened_json(vault, &cell(SealedColumn::PayloadAbout), row, 1)?,
-        bytes: opened_bytes(vault, &cell(SealedColumn::PayloadBody), row, 2)?,
+        about: packed_json(row, 1, "about")?,
+        bytes: packed(row, 2)?,
     })
-}
-
-/// A step with its sealed columns.
-pub(crate) fn read_step(vault: &Vault, row: &impl Columns) -> Result<StepRow> {
-    opened_step(vault, StepRow::read(row)?)
 }
 
 fn damaged_step(what: &str) -> Error {

@@ -117,7 +117,7 @@ fn urgent_ranges(urgent: &[i64], states: Option<&[i64]>) -> impl Iterator<Item =
 async fn due_ranges(reader: &impl StoreReader, filter: &ResolvedFilter) -> Result<Vec<Vec<i64>>> {
     let queues = match (&filter.queues, filter.tenant) {
         (Some(queues), _) => queues.clone(),
-        (None, Some(tenant)) => queue_numbers_of(reader, tenant, usize::MAX).await?,
+        (None, Some(tenant)) => queue_numbers_of(reader, tenant).await?,
         (None, None) => queue_numbers(reader).await?,
     };
     let mut ranges = Vec::new();

@@ -7,23 +7,20 @@ use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::policy::Limits;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{
-    AuditAnswer, ChangesAnswer, DuplicatesAnswer, HealthAnswer, LeasedRun, OperationItemsPage, OperationView,
-    OperationsPage, PatternDetail, PatternView, PatternsPage, QueueSettings, QueueView, QueuesAnswer, RevisionView,
-    RunDetail, RunsPage, StatsAnswer, StoreFreeze, TenantHealth, TenantsAnswer,
+    ChangesAnswer, DuplicatesAnswer, HealthAnswer, LeasedRun, OperationItemsPage, OperationView, OperationsPage,
+    PatternDetail, PatternView, PatternsPage, QueueSettings, QueueView, QueuesAnswer, RevisionView, RunDetail,
+    RunsPage, StatsAnswer, TenantHealth, TenantsAnswer,
 };
 use redrive_engine::attempt::start::CommittedStart;
-use redrive_engine::audit::{AuditCall, AuditMark, AuditSettings};
 use redrive_engine::clock::Clock as _;
-use redrive_engine::error::{Error, Result};
-use redrive_engine::freeze::FreezeCache;
+use redrive_engine::error::Result;
 use redrive_engine::lease::grant::GrantedLease;
 use redrive_engine::metrics::StoreMetrics;
 use redrive_engine::model::StateCounts;
 use redrive_engine::model::operations::{ItemsCall, NewOperation};
 use redrive_engine::model::patterns::PatternsCall;
 use redrive_engine::model::{
-    DetailCall, KeyMark, KeyRecord, PageCall, PortalLinkRecord, RunFilter, RunRef, SentPayload, Started, StatsCall,
-    Swept, TenantScope,
+    DetailCall, KeyMark, KeyRecord, PageCall, RunFilter, RunRef, SentPayload, Started, StatsCall, Swept, TenantScope,
 };
 use redrive_engine::operations::freeze::FreezeSlice;
 use redrive_engine::operations::moves::MoveSlice;
@@ -32,15 +29,12 @@ use redrive_engine::operations::settle::Outcomes;
 use redrive_engine::policies::PolicyCache;
 use redrive_engine::ports::backend::{Backend, Owner, Reads, Route};
 use redrive_engine::tx::Tx;
-use redrive_engine::vault::Vault;
 use tokio::sync::watch;
 
-use crate::shared::audit;
 use crate::shared::changes;
 use crate::shared::detail;
 use crate::shared::duplicates;
 use crate::shared::figures;
-use crate::shared::freeze;
 use crate::shared::hours;
 use crate::shared::keys;
 use crate::shared::lease_contents;
@@ -74,20 +68,8 @@ impl Backend for SqliteStore {
         &self.policy_cache
     }
 
-    fn freeze_cache(&self) -> &FreezeCache {
-        &self.freeze_cache
-    }
-
-    async fn read_freeze(&self) -> Result<Option<StoreFreeze>> {
-        self.key_readers.run(&Owner::System, |conn| ready(freeze::read_freeze(conn))).await
-    }
-
     fn metrics(&self) -> &StoreMetrics {
         self.committer.metrics()
-    }
-
-    fn vault(&self) -> &Vault {
-        &self.vault
     }
 
     async fn submit<T, F>(&self, route: Route, act: F) -> Result<T>
@@ -133,19 +115,6 @@ impl Backend for SqliteStore {
     /// Each commit folds its own.
     async fn fold_figures(&self) -> Result<Swept> {
         Ok(Swept::default())
-    }
-
-    fn audit_settings(&self) -> &AuditSettings {
-        &self.audit
-    }
-
-    async fn keep_audit_head(&self) -> Result<()> {
-        let file = self.audit_head.clone();
-        let keep = move |conn: &rusqlite::Connection| match ready(audit::mark(conn, AuditMark::Head))? {
-            Some(head) => Ok(file.note(head)?),
-            None => Ok(()),
-        };
-        self.read(keep).await
     }
 
     async fn complete_start(&self, owner: Owner, begun: CommittedStart) -> Result<Started> {
@@ -227,9 +196,6 @@ impl Backend for SqliteStore {
 
     async fn close(&self) {
         self.committer.close().await;
-        if let Err(error) = Backend::keep_audit_head(self).await {
-            tracing::warn!(%error, "audit head not written");
-        }
         self.readers.close();
         self.key_readers.close();
     }
@@ -243,8 +209,8 @@ impl Reads for SqliteStore {
     }
 
     async fn run_pages(&self, at: &RunRef, call: DetailCall) -> Result<RunDetail> {
-        let (at, policies) = (at.clone(), self.policies.clone());
-        self.read_for(&at.tenant.clone(), move |conn| ready(detail::run_detail(conn, &at, &call, &policies))).await
+        let at = at.clone();
+        self.read_for(&at.tenant.clone(), move |conn| ready(detail::run_detail(conn, &at, &call))).await
     }
 
     async fn was_worked_on_by(&self, at: &RunRef, key: KeyMark) -> Result<bool> {
@@ -286,8 +252,8 @@ impl Reads for SqliteStore {
     }
 
     async fn health(&self, scope: &TenantScope) -> Result<HealthAnswer> {
-        let (of, now, has_archive) = (scope.clone(), self.clock.now(), self.policies.has_archive);
-        let health = self.read_for(scope, move |conn| ready(figures::health(conn, &of, has_archive, now))).await?;
+        let (scope, now) = (scope.clone(), self.clock.now());
+        let health = self.read_for(&scope.clone(), move |conn| ready(figures::health(conn, &scope, now))).await?;
         Ok(health.with_clock(self.clock.jump()))
     }
 
@@ -307,19 +273,12 @@ impl Reads for SqliteStore {
     }
 
     async fn queues(&self, limit: u32, cursor: Option<String>) -> Result<QueuesAnswer> {
-        let policies = self.policies.clone();
-        self.read(move |conn| ready(queues::list_queues(conn, limit, cursor.as_deref(), &policies))).await
+        self.read(move |conn| ready(queues::list_queues(conn, limit, cursor.as_deref()))).await
     }
 
     async fn queue(&self, name: &QueueName) -> Result<QueueView> {
         let name = name.clone();
-        let policies = self.policies.clone();
-        self.read(move |conn| ready(queues::one_queue(conn, &name, &policies))).await
-    }
-
-    async fn audit(&self, scope: &TenantScope, call: AuditCall) -> Result<AuditAnswer> {
-        let scope = scope.clone();
-        self.read_for(&scope.clone(), move |conn| ready(audit::list(conn, &scope, &call))).await
+        self.read(move |conn| ready(queues::one_queue(conn, &name))).await
     }
 
     async fn keys(&self) -> Result<Vec<KeyRecord>> {
@@ -328,20 +287,5 @@ impl Reads for SqliteStore {
 
     async fn key_by_hash(&self, hash: [u8; 32]) -> Result<Option<KeyRecord>> {
         self.key_readers.run(&Owner::System, move |conn| ready(keys::key_by_hash(conn, &hash))).await
-    }
-
-    async fn portal_links(&self, tenant: &Tenant) -> Result<Vec<PortalLinkRecord>> {
-        let tenant = tenant.clone();
-        self.read(move |conn| ready(keys::portal_links(conn, &tenant))).await
-    }
-
-    async fn portal_link(&self, id: &str) -> Result<PortalLinkRecord> {
-        let id = id.to_owned();
-        let found = self.read(move |conn| ready(keys::portal_link(conn, &id))).await?;
-        found.ok_or(Error::NotFound("portal link"))
-    }
-
-    async fn portal_session(&self, session: [u8; 32]) -> Result<Option<PortalLinkRecord>> {
-        self.key_readers.run(&Owner::System, move |conn| ready(keys::portal_session(conn, &session))).await
     }
 }

@@ -1,11 +1,9 @@
 //! SQLite as a backend of the engine: one thread writes, a pool of connections reads.
 
 mod backend;
-pub mod backup;
 mod commit;
 mod connection;
 mod reads;
-mod restored;
 mod rows;
 mod schema;
 mod store;

@@ -6,31 +6,25 @@ use std::sync::Arc;
 use redrive_core::policy::Policies;
 use redrive_core::time::Timestamp;
 
-use crate::audit_head::{self, HeadFile};
 use crate::copy::{half_copied, is_half_copied};
 use crate::shared::queues;
 use crate::shared::reader::ready;
-use crate::shared::vault::check_master;
 use crate::sqlite::commit::checkpointer::Checkpointer;
 use crate::sqlite::commit::committer::Committer;
 use crate::sqlite::connection;
-use crate::sqlite::connection::db::Db;
 use crate::sqlite::connection::folder::{self, FolderLock};
 use crate::sqlite::connection::readers::{KEY_READERS, READERS, Readers};
 use crate::sqlite::rows::run_names;
 use crate::sqlite::rows::{SqliteRows, WriterCache};
 use crate::sqlite::schema;
-use redrive_engine::audit::AuditSettings;
 use redrive_engine::clock::{Clock, Dice, SteadyClock};
 use redrive_engine::counters::CounterDeltas;
 use redrive_engine::error::{PortResult, Result};
-use redrive_engine::freeze::FreezeCache;
 use redrive_engine::operations::settle::Followed;
 use redrive_engine::policies::PolicyCache;
 use redrive_engine::ports::backend::{Owner, Unpaced};
 use redrive_engine::ports::rows::OperationRows as _;
 use redrive_engine::tx::{Tx, TxCache};
-use redrive_engine::vault::Vault;
 
 /// What a store needs to open.
 pub struct Options {
@@ -50,11 +44,7 @@ pub struct SqliteStore {
     pub(crate) policies: Arc<Policies>,
     pub(crate) clock: Arc<SteadyClock>,
     pub(crate) policy_cache: PolicyCache,
-    pub(crate) freeze_cache: FreezeCache,
     pub(crate) followed: Arc<Followed>,
-    pub(crate) vault: Arc<Vault>,
-    pub(crate) audit: AuditSettings,
-    pub(crate) audit_head: Arc<HeadFile>,
     /// Dropped last: the folder is locked while anything of it is open.
     _held: FolderLock,
 }
@@ -62,34 +52,16 @@ pub struct SqliteStore {
 impl SqliteStore {
     /// Locks the folder, migrates the schema and starts the committer.
     pub fn open(options: Options) -> Result<Self> {
-        Self::open_with(options, Arc::new(Vault::off()), |_| Ok(()))
-    }
-
-    /// The same with encryption at rest.
-    pub fn open_encrypted(options: Options, vault: Arc<Vault>) -> Result<Self> {
-        Self::open_with(options, vault, |_| Ok(()))
+        Self::open_with(options, |_| Ok(()))
     }
 
     /// For a folder that is thrown away (a demo, a simulation): a commit does not wait for the disk, and a crash of the
     /// machine may lose or damage it.
     pub fn open_throw_away(options: Options) -> Result<Self> {
-        Self::open_with(options, Arc::new(Vault::off()), connection::do_not_sync)
+        Self::open_with(options, connection::do_not_sync)
     }
 
-    /// `[audit]` of the configuration. The head goes to a file in the folder if no other is named.
-    #[must_use]
-    pub fn with_audit(mut self, settings: AuditSettings) -> Self {
-        if let Some(path) = &settings.head_to {
-            self.audit_head = Arc::new(HeadFile::new(path.clone()));
-        }
-        Self { audit: settings, ..self }
-    }
-
-    fn open_with(
-        options: Options,
-        vault: Arc<Vault>,
-        set: fn(&rusqlite::Connection) -> PortResult<()>,
-    ) -> Result<Self> {
+    fn open_with(options: Options, set: fn(&rusqlite::Connection) -> PortResult<()>) -> Result<Self> {
         let Options { folder, clock, dice, policies } = options;
         folder::create(&folder)?;
         let held = folder::hold(&folder)?;
@@ -100,17 +72,12 @@ impl SqliteStore {
         if is_half_copied(&conn)? {
             return Err(half_copied());
         }
-        let conn = Db::new(conn, vault.clone());
         run_names::settle(&conn)?;
-        let (mut memory, now) = (WriterCache::default(), clock.now());
-        let mut rows = SqliteRows::new(&conn, &mut memory, now)?;
-        check_master(&mut rows)?;
         // The last server of this folder has ended, and so have its claims.
-        rows.release_claims(None)?;
-        drop(rows);
+        SqliteRows::new(&conn, &mut WriterCache::default()).release_claims(None)?;
         set(&conn)?;
-        let readers = Readers::open(&path, READERS, &vault)?;
-        let key_readers = Readers::open(&path, KEY_READERS, &vault)?;
+        let readers = Readers::open(&path, READERS)?;
+        let key_readers = Readers::open(&path, KEY_READERS)?;
         let policy_cache = PolicyCache::new(policies.clone(), &ready(queues::declared_settings(&conn))?);
         // Time must not go back behind what was written.
         let clock = Arc::new(SteadyClock::new(clock, newest_time(&conn)?));
@@ -127,11 +94,7 @@ impl SqliteStore {
             policies,
             clock,
             policy_cache,
-            freeze_cache: FreezeCache::default(),
             followed: Arc::default(),
-            vault,
-            audit: AuditSettings::default(),
-            audit_head: Arc::new(HeadFile::new(folder.join(audit_head::FILE_NAME))),
             _held: held,
         })
     }
@@ -147,7 +110,7 @@ impl SqliteStore {
     /// Reads for the system.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
-        read: impl FnOnce(&Db) -> PortResult<T> + Send + 'static,
+        read: impl FnOnce(&rusqlite::Connection) -> PortResult<T> + Send + 'static,
     ) -> Result<T> {
         self.readers.run(&Owner::System, read).await
     }
@@ -156,7 +119,7 @@ impl SqliteStore {
     pub(crate) async fn read_for<T: Send + 'static>(
         &self,
         owner: impl Into<Owner>,
-        read: impl FnOnce(&Db) -> PortResult<T> + Send + 'static,
+        read: impl FnOnce(&rusqlite::Connection) -> PortResult<T> + Send + 'static,
     ) -> Result<T> {
         self.readers.run(&owner.into(), read).await
     }
@@ -168,9 +131,9 @@ impl SqliteStore {
         mut act: impl FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let (now, dice, policies) = (self.clock.now(), self.dice.clone(), self.policies.clone());
-        let read = move |conn: &Db| {
+        let read = move |conn: &rusqlite::Connection| {
             let (mut memory, mut known) = (WriterCache::default(), TxCache::default());
-            let mut rows = SqliteRows::new(conn, &mut memory, now)?;
+            let mut rows = SqliteRows::new(conn, &mut memory);
             Ok(act(&mut Tx {
                 rows: &mut rows,
                 now,
@@ -178,7 +141,6 @@ impl SqliteStore {
                 policies: &policies,
                 known: &mut known,
                 counters: CounterDeltas::default(),
-                audit: Vec::new(),
                 pace: &Unpaced,
                 wake: false,
             })?)

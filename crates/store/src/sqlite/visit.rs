@@ -1,56 +1,28 @@
-//! Access to a store without or beside its server, for `keys`, `secrets` and `doctor`. Never creates or migrates a store.
+//! Access to a store without or beside its server, for `keys` and `doctor`. Never creates or migrates a store.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use redrive_core::audit::{ChainPoint, ChainedEntry, Tampered, Verified};
-use redrive_core::ids::Tenant;
-use redrive_core::policy::Policies;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::HealthAnswer;
-use rusqlite::{Transaction, TransactionBehavior};
 
-use crate::shared::audit as shared_audit;
 use crate::shared::check::{Miscounted, closed_states};
-use crate::shared::reader::{SqlParam, SqlReader as _, ready};
-use crate::shared::secrets::{self, SecretsStatus};
-use crate::shared::vault::{SqlWriter, master_of};
+use crate::shared::reader::ready;
 use crate::shared::{figures, keys, queues};
 use crate::sqlite::connection;
-use crate::sqlite::connection::db::Db;
 use crate::sqlite::connection::folder;
-use crate::sqlite::reads::columns::OwnedRow;
-use crate::sqlite::reads::execute;
-use crate::sqlite::rows::{SqliteRows, WriterCache};
+use crate::sqlite::rows::keys::{insert_key, revoke_key};
 use crate::sqlite::schema;
-use redrive_engine::audit;
-use redrive_engine::clock::{Clock, SystemDice};
-use redrive_engine::counters::CounterDeltas;
+use redrive_engine::clock::Clock;
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::model::{KeyRecord, TenantScope};
-use redrive_engine::ports::backend::Unpaced;
-use redrive_engine::ports::rows::EngineRows as _;
-use redrive_engine::tx::{Tx, TxCache};
-use redrive_engine::vault::MasterKey;
 
 /// Complaints that a check lists at most.
 const COMPLAINTS_MAX: u32 = 20;
 
 pub struct Visit {
-    conn: Db,
+    conn: rusqlite::Connection,
     clock: Arc<dyn Clock>,
-}
-
-impl SqlWriter for Visit {
-    type Row = OwnedRow;
-
-    fn query(&mut self, sql: &str, values: &[SqlParam]) -> Result<Vec<OwnedRow>> {
-        Ok(ready(self.conn.rows(sql, values))?.0)
-    }
-
-    fn execute(&mut self, sql: &str, values: &[SqlParam]) -> Result<u64> {
-        execute(&self.conn, sql, values)
-    }
 }
 
 /// The settings of a store, as SQLite reports them.
@@ -68,7 +40,7 @@ pub struct Setup {
 
 impl Visit {
     pub fn open(folder: &Path, clock: Arc<dyn Clock>) -> Result<Self> {
-        let conn = Db::without_vault(connection::open_writer(&folder::visit(folder)?, false)?);
+        let conn = connection::open_writer(&folder::visit(folder)?, false)?;
         schema::require_current(&conn)?;
         Ok(Self { conn, clock })
     }
@@ -81,68 +53,12 @@ impl Visit {
         ready(keys::list_keys(&self.conn))
     }
 
-    /// Commits a use case beside the server's writer, with its acts.
-    pub fn commit<T>(&mut self, act: impl FnOnce(&mut Tx<'_>) -> redrive_engine::Result<T>) -> Result<T> {
-        let now = self.clock.now();
-        let transaction = Transaction::new_unchecked(&self.conn, TransactionBehavior::Immediate)?;
-        let (mut memory, mut known, policies) = (WriterCache::default(), TxCache::default(), Policies::default());
-        let mut rows = SqliteRows::new(&self.conn, &mut memory, now)?;
-        let mut tx = Tx {
-            rows: &mut rows,
-            now,
-            dice: &SystemDice,
-            policies: &policies,
-            known: &mut known,
-            counters: CounterDeltas::default(),
-            audit: Vec::new(),
-            pace: &Unpaced,
-            wake: false,
-        };
-        let done = act(&mut tx)?;
-        audit::chain(&mut tx)?;
-        let Tx { counters, .. } = tx;
-        rows.fold(counters, now)?;
-        drop(rows);
-        transaction.commit()?;
-        Ok(done)
+    pub fn put_key(&self, key: &KeyRecord) -> Result<()> {
+        insert_key(&self.conn, key)
     }
 
-    /// Checks the audit log against itself and positions that were kept outside the database; `each` sees every entry.
-    pub fn verify_audit(
-        &mut self,
-        outside: Vec<ChainPoint>,
-        each: impl FnMut(&ChainedEntry) -> Result<()>,
-    ) -> Result<std::result::Result<Verified, Tampered>> {
-        let _snapshot = self.conn.unchecked_transaction()?;
-        ready(shared_audit::verify(&self.conn, outside, each))
-    }
-
-    /// None for a store that is not encrypted.
-    pub fn master_key_id(&mut self) -> Result<Option<String>> {
-        Ok(master_of(self)?.map(|(id, _)| id))
-    }
-
-    /// How the store is encrypted; None if it is not.
-    pub fn secrets(&mut self) -> Result<Option<SecretsStatus>> {
-        secrets::status(self)
-    }
-
-    /// Wraps every data key with another master key.
-    pub fn rotate_master(&mut self, old: &MasterKey, new: &MasterKey) -> Result<u64> {
-        self.transaction(|visit| secrets::rotate_master(visit, old, new))
-    }
-
-    /// Gives one tenant, or all, a new data key.
-    pub fn rotate_tenants(&mut self, master: &MasterKey, tenant: Option<&Tenant>) -> Result<u64> {
-        let now = self.now();
-        self.transaction(|visit| secrets::rotate_tenants(visit, master, tenant, now))
-    }
-
-    fn transaction<T>(&mut self, act: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        self.conn.execute_batch("BEGIN IMMEDIATE")?;
-        let done = act(self);
-        self.conn.execute_batch(if done.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
-        done
+    pub fn revoke_key(&self, id: &str) -> Result<bool> {
+        revoke_key(&self.conn, id, self.clock.now())
     }
 
     pub fn setup(&self) -> Result<Setup> {
@@ -196,7 +112,7 @@ impl Visit {
     }
 
     pub fn health(&self) -> Result<HealthAnswer> {
-        ready(figures::health(&self.conn, &TenantScope::All, false, self.now()))
+        ready(figures::health(&self.conn, &TenantScope::All, self.now()))
     }
 
     /// A server's last stamp.

@@ -495,7 +495,7 @@ pub async fn late_success_counts_its_attempt_once(world: World) {
 pub async fn retry_on_another_model_counts_for_that_model(world: World) {
     let policy = PolicyLayer { models: Some(vec!["gpt-4".into(), "gpt-5".into()]), ..PolicyLayer::default() };
     let settings = QueueSettings { policy, ..QueueSettings::default() };
-    world.store.put_queue("default".parse().unwrap(), settings, "admin:ops".into()).await.unwrap();
+    world.store.put_queue("default".parse().unwrap(), settings).await.unwrap();
     let open = |model: Option<&str>| BreakerAct {
         tenant: Some("acme".parse().unwrap()),
         environment: Label::from("production"),

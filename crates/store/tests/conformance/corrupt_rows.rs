@@ -85,7 +85,7 @@ pub async fn a_corrupt_row_does_not_stop_the_unclaimed_sweep(world: World) {
 pub async fn a_corrupt_row_does_not_stop_expiring_reviews(world: World) {
     let policy = PolicyLayer { replay_approval: Some(ReplayApproval::Always), ..PolicyLayer::default() };
     let settings = QueueSettings { policy, ..QueueSettings::default() };
-    world.store.put_queue("default".parse().unwrap(), settings, "admin:ops".into()).await.unwrap();
+    world.store.put_queue("default".parse().unwrap(), settings).await.unwrap();
     for run in ["life", "state", "good"] {
         world.fail(run, BUG).await;
         assert_eq!(world.triage(run, Triage::replay(false)).await.unwrap(), StateName::Review);
@@ -165,11 +165,7 @@ pub async fn operation_skips_corrupt_rows(world: World) {
     assert_eq!((preview.state, preview.matched, preview.eligible), (OperationState::Preview, 2, 2));
     assert_eq!(preview.ineligible.into_iter().collect::<Vec<_>>(), [("unreadable".to_owned(), 1)]);
     break_life(&world, "between");
-    world
-        .store
-        .steer_operation(&preview.id, redrive_core::operation::Steer::Start, "operator:ops".into())
-        .await
-        .unwrap();
+    world.store.steer_operation(&preview.id, redrive_core::operation::Steer::Start).await.unwrap();
     work(&world).await;
     assert_eq!(world.state("good").await, StateName::Scheduled);
     let shown = world.store.operation(&preview.id).await.unwrap();

@@ -12,7 +12,7 @@ use crate::world::{World, failed, lease_call, new_run, success};
 
 async fn set(world: &World, queue: &str, policy: PolicyLayer) {
     let settings = QueueSettings { policy, ..QueueSettings::default() };
-    world.store.put_queue(queue.parse().unwrap(), settings, "admin:ops".into()).await.unwrap();
+    world.store.put_queue(queue.parse().unwrap(), settings).await.unwrap();
 }
 
 const TOOL: &str = "Error executing tool 'x' with kwargs {}";

@@ -84,7 +84,7 @@ pub async fn supplied_payload_makes_a_run_replayable(world: World) {
 }
 
 pub async fn replay_can_change_agent_queue_model_and_instruction(world: World) {
-    world.store.put_queue("simple".parse().unwrap(), QueueSettings::default(), "admin:ops".into()).await.unwrap();
+    world.store.put_queue("simple".parse().unwrap(), QueueSettings::default()).await.unwrap();
     world.fail("r1", BUG).await;
     let replay = Replay {
         agent: Some(Label::from("careful")),
@@ -170,7 +170,7 @@ pub async fn plan_warns_of_versions_workers_no_longer_run(world: World) {
 pub async fn failed_replays_keep_history_and_park_past_the_cap(world: World) {
     let policy = PolicyLayer { max_replays: Some(2), max_attempts: Some(3), ..PolicyLayer::default() };
     let settings = QueueSettings { owner: Some(Label::from("ops")), policy, ..QueueSettings::default() };
-    world.store.put_queue("mail".parse().unwrap(), settings, "admin:ops".into()).await.unwrap();
+    world.store.put_queue("mail".parse().unwrap(), settings).await.unwrap();
     let mut report = NewFailure { run: new_run("r1"), failed: failed(BUG) };
     report.run.queue = "mail".parse().unwrap();
     world.store.report(report).await.unwrap();

@@ -1,7 +1,5 @@
 //! Leasing: fair over tenants, in order within an order key, bounded in size.
 
-use std::collections::BTreeMap;
-
 use redrive_core::run::StateName;
 use redrive_core::text::Label;
 use redrive_core::wire::{LeasedRun, Sort};
@@ -187,7 +185,7 @@ pub async fn runs_without_payload_starve_nobody(world: World) {
     for n in 0..4 {
         world.enqueue("acme", &format!("whole-{n}")).await;
     }
-    world.store.put_queue("default".parse().unwrap(), Default::default(), "admin:ops".into()).await.unwrap();
+    world.store.put_queue("default".parse().unwrap(), Default::default()).await.unwrap();
     assert_eq!((world.counted(StateName::Dead).await, world.counted(StateName::Scheduled).await), (1_000, 8));
     let leased = world.lease(4).await;
     assert!(leased.len() == 4 && leased.iter().all(|run| run.run_id.as_str().starts_with("whole")));
@@ -248,39 +246,6 @@ pub async fn due_order_holds_across_a_hundred_queues(world: World) {
     assert!(world.lease(1_000).await.is_empty(), "what its caller retries is nobody else's");
 }
 
-/// A call over many queues takes several commands.
-pub async fn one_tenants_due_order_holds_across_many_queues(world: World) {
-    let queue = |n: usize| format!("q{n:03}").parse().unwrap();
-    for tenant in ["acme", "globex"] {
-        // Two runs in each queue, the older ones in the last queues.
-        for n in (0..200).rev() {
-            let run = NewRun {
-                tenant: tenant.parse().unwrap(),
-                queue: queue(n % 100),
-                ..new_run(&format!("{tenant}-{n:03}"))
-            };
-            world.store.start(enqueued(run)).await.unwrap();
-            world.wait(1);
-        }
-    }
-    let theirs = NewRun { tenant: "globex".parse().unwrap(), queue: "theirs".parse().unwrap(), ..new_run("theirs") };
-    world.store.start(enqueued(theirs)).await.unwrap();
-    let scope = TenantScope::One("acme".parse().unwrap());
-    let leased = world.store.lease(LeaseCall { scope: scope.clone(), ..lease_call(70) }).await.unwrap();
-    let oldest = |range: std::ops::Range<usize>| range.rev().map(|n| format!("acme-{n:03}")).collect::<Vec<_>>();
-    assert_eq!(ids(&leased), oldest(130..200));
-    // By name, without the first ten queues, and with names that mean nothing to this tenant.
-    let mut queues: Vec<_> = (10..100).map(queue).collect();
-    queues.extend(["theirs", "nowhere"].map(|name| name.parse().unwrap()));
-    let named = LeaseCall { scope: scope.clone(), queues, ..lease_call(1_000) };
-    let leased = world.store.lease(named.clone()).await.unwrap();
-    assert_eq!(ids(&leased), [oldest(110..130), oldest(10..100)].concat());
-    assert!(world.store.lease(named).await.unwrap().is_empty());
-    let leased = world.store.lease(LeaseCall { scope, ..lease_call(1_000) }).await.unwrap();
-    assert_eq!(ids(&leased), [oldest(100..110), oldest(0..10)].concat());
-    assert_eq!(world.lease(1_000).await.len(), 201, "the other tenant has all of its runs");
-}
-
 pub async fn due_order_holds_across_queues(world: World) {
     let queues = ["late", "early"];
     for (n, queue) in [(0, "early"), (1, "late"), (2, "early"), (3, "late"), (4, "early")] {
@@ -292,29 +257,6 @@ pub async fn due_order_holds_across_queues(world: World) {
     let leased = world.store.lease(LeaseCall { queues: queues.clone(), ..lease_call(3) }).await.unwrap();
     assert_eq!(ids(&leased), ["r0", "r1", "r2"]);
     assert_eq!(ids(&world.store.lease(LeaseCall { queues, ..lease_call(3) }).await.unwrap()), ["r3", "r4"]);
-}
-
-pub async fn many_tenants_take_turns_across_many_queues(world: World) {
-    for tenant in 0..70 {
-        for n in 0..3 {
-            let run = NewRun {
-                tenant: format!("t{tenant:02}").parse().unwrap(),
-                queue: format!("q{:03}", 3 * tenant + n).parse().unwrap(),
-                ..new_run(&format!("r{n}"))
-            };
-            world.store.start(enqueued(run)).await.unwrap();
-            world.wait(1);
-        }
-    }
-    let first = world.lease(140).await;
-    let turns = |leased: &[LeasedRun]| {
-        leased.iter().fold(BTreeMap::<String, Vec<String>>::new(), |mut turns, run| {
-            turns.entry(run.tenant.to_string()).or_default().push(run.run_id.to_string());
-            turns
-        })
-    };
-    assert!(turns(&first).len() == 70 && turns(&first).values().all(|runs| *runs == ["r0", "r1"]));
-    assert!(turns(&world.lease(140).await).values().all(|runs| *runs == ["r2"]));
 }
 
 const WALL: usize = 5_000;

@@ -9,8 +9,6 @@
     reason = "a case that can't go on fails; the world is shared with other suites"
 )]
 
-mod access;
-mod audit;
 mod breakers;
 mod corrupt_rows;
 mod decisions;
@@ -28,10 +26,7 @@ mod queue_rules;
 mod reads;
 mod reconciling;
 mod reports;
-mod restored;
-mod retention;
 mod reviews;
-mod sealing;
 mod sent;
 mod starts;
 mod tenant_names;
@@ -46,21 +41,6 @@ use world::World;
 macro_rules! every_case {
     ($test:ident) => {
         $test! {
-            access::a_key_comes_back_with_its_limits,
-            access::a_key_is_revoked_once_and_by_whom,
-            access::a_rotated_key_ends_after_the_overlap,
-            access::the_last_use_of_a_key_only_rises,
-            access::a_portal_link_opens_one_session,
-            access::an_ended_portal_link_opens_nothing,
-            access::a_tenant_has_a_bounded_number_of_portal_links,
-            sealing::every_sealed_column_is_sealed,
-            sealing::moved_values_do_not_open,
-            sealing::rotation_resumes_after_restarts_and_leaves_nothing,
-            sealing::turning_encryption_on_seals_what_was_stored,
-            sealing::rotated_master_key_replaces_the_old_one,
-            sealing::wrong_master_key_refuses_to_open,
-            sealing::damaged_values_keep_the_retired_key,
-            sealing::repeated_late_failure_is_recorded_once,
             reports::first_report_is_judged_stored_and_answered,
             reports::optional_columns_survive_mixed_batches,
             reports::repeated_report_gets_the_stored_answer,
@@ -80,9 +60,6 @@ macro_rules! every_case {
             reports::sixty_four_concurrent_reports_are_recorded_once,
             reports::new_pattern_is_new_once_and_counted_per_tenant,
             reports::resend_after_a_successful_retry_reopens_nothing,
-            restored::a_restored_store_hands_out_nothing_until_released,
-            restored::leases_granted_after_a_backup_are_fenced_off,
-            restored::leases_from_before_a_backup_end_with_the_restore,
             starts::enqueuing_again_returns_no_lease,
             starts::repeated_start_id_returns_the_same_lease,
             starts::scheduled_run_starts_only_when_due,
@@ -122,8 +99,6 @@ macro_rules! every_case {
             leases::the_same_order_key_in_two_tenants_does_not_wait,
             leases::due_order_holds_across_queues,
             leases::due_order_holds_across_a_hundred_queues,
-            leases::one_tenants_due_order_holds_across_many_queues,
-            leases::many_tenants_take_turns_across_many_queues,
             leases::a_run_behind_five_thousand_for_another_agent_is_found,
             leases::a_busy_order_key_hides_nothing_behind_five_thousand,
             leases::runs_freed_at_the_front_are_found_under_load,
@@ -324,14 +299,6 @@ macro_rules! every_case {
             decisions::a_fallback_queue_gets_the_run_and_its_counters,
             decisions::refused_success_is_a_failure_with_a_stable_answer,
             decisions::retry_spend_of_a_tenant_is_summed_by_day,
-            audit::every_act_is_an_entry_of_the_chain,
-            audit::refused_and_automatic_changes_are_no_acts,
-            audit::an_operation_and_its_items_share_their_id,
-            audit::the_log_is_filtered_and_paged,
-            audit::a_tenant_sees_only_entries_about_itself,
-            audit::changes_to_the_stored_log_are_found,
-            audit::only_an_exported_prefix_is_removed,
-            audit::writers_of_many_runs_make_one_chain,
             engine::run_with_an_expired_lease_fails_as_silent,
             engine::live_workers_do_not_hide_a_silent_one,
             engine::our_own_absence_extends_a_lease_once,
@@ -361,18 +328,6 @@ macro_rules! every_case {
             corrupt_rows::a_corrupt_offer_goes_to_another_run,
             corrupt_rows::operation_skips_corrupt_rows,
             corrupt_rows::a_repaired_row_comes_back,
-            retention::closed_runs_go_with_all_that_belongs_to_them,
-            retention::reports_and_patterns_keep_their_counts,
-            retention::a_report_after_the_removal_is_a_new_run,
-            retention::dead_letters_stay_without_an_archive_and_health_says_so,
-            retention::payloads_go_first_and_a_new_one_replays,
-            retention::open_runs_are_never_removed,
-            retention::each_layer_has_its_days_and_changes_hold_at_once,
-            retention::merged_runs_go_with_their_target,
-            retention::runs_of_an_open_operation_stay,
-            retention::the_ledger_outlives_its_run,
-            retention::old_keys_hours_and_positions_are_bounded,
-            retention::one_replica_at_a_time_removes,
             reads::counts_follow_every_move,
             reads::a_scope_sees_only_its_own,
             reads::colliding_names_of_two_tenants_stay_apart,

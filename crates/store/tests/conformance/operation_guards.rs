@@ -17,7 +17,7 @@ async fn preview(world: &World, new: NewOperation) -> OperationView {
 }
 
 async fn start(world: &World, operation: &OperationView) {
-    world.store.steer_operation(&operation.id, Steer::Start, "operator:ops".into()).await.unwrap();
+    world.store.steer_operation(&operation.id, Steer::Start).await.unwrap();
     work(world).await;
 }
 
@@ -259,9 +259,9 @@ pub async fn pausing_again_and_again_does_not_stop_a_slow_operation(world: World
     let operation = make(&world, NewOperation { rate_per_s: Some(0.1), ..over(dead(), Bulk::Resolve) }).await;
     for _ in 0..60 {
         world.wait(500);
-        world.store.steer_operation(&operation.id, Steer::Pause, "operator:ops".into()).await.unwrap();
+        world.store.steer_operation(&operation.id, Steer::Pause).await.unwrap();
         work(&world).await;
-        world.store.steer_operation(&operation.id, Steer::Resume, "operator:ops".into()).await.unwrap();
+        world.store.steer_operation(&operation.id, Steer::Resume).await.unwrap();
         work(&world).await;
     }
     assert_eq!(look(&world, &operation).await.moved, 3, "one in ten seconds, for thirty");

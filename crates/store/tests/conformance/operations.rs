@@ -153,7 +153,7 @@ pub async fn start_moves_exactly_the_previewed_set(world: World) {
     world.triage("b", Triage::Resolve).await.unwrap();
     world.fail("c", "a bug in another place: KeyError 'x'").await;
     world.triage("d", Triage::replay(false)).await.unwrap();
-    world.store.steer_operation(&operation.id, Steer::Start, "operator:ops".into()).await.unwrap();
+    world.store.steer_operation(&operation.id, Steer::Start).await.unwrap();
     work(&world).await;
     let told: Vec<(String, ItemOutcome, Option<String>)> = items(&world, &operation).await;
     let told: Vec<(&str, ItemOutcome, Option<&str>)> =
@@ -221,7 +221,7 @@ pub async fn failed_canary_stops_the_rest_and_names_new_failures(world: World) {
     );
     assert_eq!(after.joined.unwrap().runs[0].run_id.as_str(), "late");
     assert_eq!(world.state("r04").await, StateName::Dead);
-    let resumed = world.store.steer_operation(&operation.id, Steer::Resume, "operator:ops".into()).await;
+    let resumed = world.store.steer_operation(&operation.id, Steer::Resume).await;
     assert!(matches!(resumed, Err(Error::OperationIs(OperationState::Stopped))));
 }
 
@@ -244,7 +244,7 @@ pub async fn finished_canary_waits_while_the_operation_is_paused(world: World) {
     let canary = Some(Canary { size: 2, max_failure_share: 0.0, wait_ms: 60_000 });
     let operation = make(&world, NewOperation { canary, ..over(dead(), replay()) }).await;
     world.store.work_operations(REPLICA).await.unwrap();
-    world.store.steer_operation(&operation.id, Steer::Pause, "operator:ops".into()).await.unwrap();
+    world.store.steer_operation(&operation.id, Steer::Pause).await.unwrap();
     world.wait(60_001);
     let rounds =
         [world.store.work_operations(REPLICA).await.unwrap(), world.store.work_operations(REPLICA).await.unwrap()];
@@ -270,12 +270,12 @@ pub async fn pause_resume_and_cancel_apply_from_the_next_batch(world: World) {
     fail_all(&world, (0..2_500).map(|n| format!("r{n:04}"))).await;
     let operation = make(&world, over(dead(), Bulk::Resolve)).await;
     world.store.work_operations(REPLICA).await.unwrap();
-    world.store.steer_operation(&operation.id, Steer::Pause, "operator:ops".into()).await.unwrap();
+    world.store.steer_operation(&operation.id, Steer::Pause).await.unwrap();
     work(&world).await;
     assert_eq!(look(&world, &operation).await.moved, 1_000, "one bounded batch, and none after the pause");
-    world.store.steer_operation(&operation.id, Steer::Resume, "operator:ops".into()).await.unwrap();
+    world.store.steer_operation(&operation.id, Steer::Resume).await.unwrap();
     world.store.work_operations(REPLICA).await.unwrap();
-    let cancelled = world.store.steer_operation(&operation.id, Steer::Cancel, "operator:ops".into()).await.unwrap();
+    let cancelled = world.store.steer_operation(&operation.id, Steer::Cancel).await.unwrap();
     work(&world).await;
     let after = look(&world, &operation).await;
     assert_eq!(
@@ -283,7 +283,7 @@ pub async fn pause_resume_and_cancel_apply_from_the_next_batch(world: World) {
         (OperationState::Cancelled, OperationState::Cancelled, 2_000)
     );
     assert_eq!(world.state("r2499").await, StateName::Dead, "nothing is lost by a cancel");
-    let again = world.store.steer_operation(&operation.id, Steer::Start, "operator:ops".into()).await;
+    let again = world.store.steer_operation(&operation.id, Steer::Start).await;
     assert!(matches!(again, Err(Error::OperationIs(OperationState::Cancelled))));
 }
 
@@ -296,7 +296,7 @@ pub async fn nothing_moves_after_a_cancel_is_answered(world: World) {
             while look(&world, &operation).await.moved == 0 {
                 tokio::task::yield_now().await;
             }
-            world.store.steer_operation(&operation.id, Steer::Cancel, "operator:ops".into()).await.unwrap()
+            world.store.steer_operation(&operation.id, Steer::Cancel).await.unwrap()
         };
         let ((), cancelled) = tokio::join!(work(&world), cancel);
         assert_eq!(look(&world, &operation).await.moved, cancelled.moved);
@@ -342,7 +342,7 @@ pub async fn bulk_patch_previews_and_changes_every_payload(world: World) {
     );
     let sample = serde_json::to_string(&operation.samples[0]).unwrap();
     assert!(sample.contains(r#""path":"/model""#) && sample.contains("old") && sample.contains("new"), "{sample}");
-    world.store.steer_operation(&operation.id, Steer::Start, "operator:ops".into()).await.unwrap();
+    world.store.steer_operation(&operation.id, Steer::Start).await.unwrap();
     work(&world).await;
     let shown = world.show("a").await;
     assert_eq!(shown.body.payload.unwrap().get(), r#"{"n":1,"model":"new"}"#);

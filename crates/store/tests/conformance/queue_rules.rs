@@ -17,7 +17,7 @@ use crate::world::{World, at, failed, new_run, numbered, payload, report, step, 
 
 async fn set(world: &World, queue: &str, policy: PolicyLayer) {
     let settings = QueueSettings { policy, ..QueueSettings::default() };
-    world.store.put_queue(queue.parse().unwrap(), settings, "admin:ops".into()).await.unwrap();
+    world.store.put_queue(queue.parse().unwrap(), settings).await.unwrap();
 }
 
 /// `strict` asks for an approval of every replay; `scratch` and `other` ask for none.

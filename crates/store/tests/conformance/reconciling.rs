@@ -20,7 +20,7 @@ impl World {
 
     pub async fn reconcile(&self, key: &str, run: Option<&str>, outcome: EffectOutcome) -> Result<EffectView> {
         let output = (outcome == DONE).then(|| encode(br#"{"id": 7.0}"#));
-        let (actor, reason) = ("key:ops".into(), Some(Text::from("saw it at the bank")));
+        let (actor, reason) = ("key:ops".to_owned(), Some(Text::from("saw it at the bank")));
         let at = effect(key, run);
         self.store.reconcile(Reconcile { at, outcome, output, output_omitted: None, actor, reason }).await
     }

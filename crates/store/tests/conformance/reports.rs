@@ -303,7 +303,7 @@ pub async fn switching_a_queue_to_workers_rejects_runs_without_payload(world: Wo
     by_caller_without_payload(&world, "merged").await;
     world.fail("target", BUG).await;
     world.triage("merged", Triage::Merge { into: "target".parse().unwrap() }).await.unwrap();
-    world.store.put_queue("callers".parse().unwrap(), Default::default(), "admin:ops".into()).await.unwrap();
+    world.store.put_queue("callers".parse().unwrap(), Default::default()).await.unwrap();
     let because = async |run: &str| world.show(run).await.summary.dead_because;
     assert_eq!(because("due").await, Some(DeadBecause::Rejected), "at once");
     assert_eq!(world.triage("merged", Triage::Unmerge).await.unwrap(), StateName::Dead);

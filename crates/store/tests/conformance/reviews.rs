@@ -18,7 +18,7 @@ const DAY_MS: u64 = 86_400_000;
 async fn approving(world: &World, replay_approval: ReplayApproval) {
     let policy = PolicyLayer { replay_approval: Some(replay_approval), ..PolicyLayer::default() };
     let settings = QueueSettings { policy, ..QueueSettings::default() };
-    world.store.put_queue("default".parse().unwrap(), settings, "admin:ops".into()).await.unwrap();
+    world.store.put_queue("default".parse().unwrap(), settings).await.unwrap();
 }
 
 async fn by(world: &World, actor: &str, triage: Triage) -> Result<Triaged> {
@@ -238,7 +238,7 @@ pub async fn downtime_does_not_expire_a_review(world: World) {
         ..PolicyLayer::default()
     };
     let settings = QueueSettings { policy, ..QueueSettings::default() };
-    world.store.put_queue("default".parse().unwrap(), settings, "admin:ops".into()).await.unwrap();
+    world.store.put_queue("default".parse().unwrap(), settings).await.unwrap();
     world.fail("r1", BUG).await;
     stamp().await;
     asked(&world, proposal()).await;

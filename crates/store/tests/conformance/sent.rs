@@ -153,11 +153,7 @@ pub async fn reading_a_queues_policy_creates_no_queue(world: World) {
     assert!(world.store.queue(&mail).await.is_err(), "asking made a queue");
     for preflight in [Preflight::Enforce, Preflight::Warn] {
         let policy = PolicyLayer { preflight: Some(preflight), ..PolicyLayer::default() };
-        world
-            .store
-            .put_queue(mail.clone(), QueueSettings { policy, ..QueueSettings::default() }, "admin:ops".into())
-            .await
-            .unwrap();
+        world.store.put_queue(mail.clone(), QueueSettings { policy, ..QueueSettings::default() }).await.unwrap();
         for _ in 0..2 {
             assert_eq!(world.store.policy(&acme, &mail).await.unwrap().preflight, preflight);
         }

@@ -52,7 +52,7 @@ pub async fn a_start_beyond_the_queue_limit_is_refused(world: World) {
     world.store.start(started_in("acme", "known", "q7")).await.unwrap();
     world.store.start(started_in("acme", "default", "default")).await.unwrap();
     world.store.start(started_in("globex", "theirs", "one-more")).await.unwrap();
-    world.store.put_queue(queue("declared"), QueueSettings::default(), "admin:ops".into()).await.unwrap();
+    world.store.put_queue(queue("declared"), QueueSettings::default()).await.unwrap();
     world.store.start(started_in("acme", "declared", "declared")).await.unwrap();
 }
 

@@ -127,7 +127,7 @@ pub async fn assignee_is_shown_and_searchable(world: World) {
 }
 
 pub async fn reassigned_run_is_leased_and_counted_in_its_new_queue(world: World) {
-    world.store.put_queue("other".parse().unwrap(), QueueSettings::default(), "admin:ops".into()).await.unwrap();
+    world.store.put_queue("other".parse().unwrap(), QueueSettings::default()).await.unwrap();
     world.enqueue("acme", "r1").await;
     let to = |queue: &str| Triage::Reassign { agent: None, queue: Some(queue.parse().unwrap()) };
     assert!(matches!(world.triage("r1", to("nowhere")).await, Err(Error::NotFound("queue"))));

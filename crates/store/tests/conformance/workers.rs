@@ -188,10 +188,18 @@ pub async fn key_lineage_keeps_access_to_its_own_runs(world: World) {
     }
     // The first one and the one that it was rotated into.
     for (id, hash) in [("key-1", [1; 32]), ("key-9", [9; 32])] {
-        let tenant = Some("acme".parse().unwrap());
-        let key = KeyRecord::new(id.into(), hash, Role::Worker, tenant, world.store.now());
-        let key = KeyRecord { lineage: "key-1".into(), ..key };
-        world.store.put_key(key, "admin:ops".into()).await.unwrap();
+        let key = KeyRecord {
+            id: id.into(),
+            lineage: "key-1".into(),
+            hash,
+            role: Role::Worker,
+            tenant: Some("acme".parse().unwrap()),
+            note: None,
+            created_at: world.store.now(),
+            expires_at: None,
+            revoked_at: None,
+        };
+        world.store.put_key(key).await.unwrap();
         let found = world.store.key_by_hash(hash).await.unwrap().unwrap();
         assert!(worked_on("started", KeyMark::of_lineage(&found.lineage)).await, "{id}");
     }

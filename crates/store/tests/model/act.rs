@@ -169,7 +169,7 @@ impl Do {
             }
             Self::Reconcile { at, key, outcome } => {
                 let at = EffectRef { tenant: at.tenant, key: key.parse().unwrap(), run_id: Some(at.run_id) };
-                let (actor, reason) = ("key:ops".into(), Some(Text::from("because")));
+                let (actor, reason) = ("key:ops".to_owned(), Some(Text::from("because")));
                 let act = Reconcile { at, outcome, output: None, output_omitted: None, actor, reason };
                 Said::Reconcile(store.reconcile(act).await)
             }

@@ -68,11 +68,7 @@ impl Breaking {
         let min_attempts = Some(u32::try_from(MIN_ATTEMPTS).unwrap());
         let breaker = Some(BreakerLayer { min_attempts, ..BreakerLayer::default() });
         let defaults = PolicyLayer { breaker, ..PolicyLayer::default() };
-        let limits = Some(Limits {
-            max_running: Some(MAX_RUNNING as u64),
-            leases_per_s: Some(LEASES_PER_S),
-            ..Limits::default()
-        });
+        let limits = Some(Limits { max_running: Some(MAX_RUNNING as u64), leases_per_s: Some(LEASES_PER_S) });
         let limited = TenantPolicy { tier: None, policy: PolicyLayer { limits, ..PolicyLayer::default() } };
         let tenants = [("limited".parse().unwrap(), limited)].into();
         let world = world_under(Policies { defaults, tenants, ..Policies::default() }).await;

@@ -250,7 +250,7 @@ impl Attempt {
                 said => assert!(is_over(&said, false), "{said:?}"),
             },
             _ => {
-                let (at, actor) = (self.under.at.clone(), "key:ops".into());
+                let (at, actor) = (self.under.at.clone(), "key:ops".to_owned());
                 let act = TriageAct { at, triage: Triage::Cancel, actor, reason: Some(Text::from("enough")) };
                 match self.store.triage(act).await {
                     Ok(_) => self.facts.borrow_mut().saw("cancelled"),

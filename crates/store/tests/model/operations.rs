@@ -114,7 +114,7 @@ impl Play {
         }
         let newest = waiting.last().filter(|_| self.lot.one_in(2));
         let operation = &mut self.operations[*newest.unwrap_or_else(|| self.lot.pick(&waiting))];
-        let said = self.world.store.steer_operation(&operation.id, Steer::Start, "operator:ops".into()).await.unwrap();
+        let said = self.world.store.steer_operation(&operation.id, Steer::Start).await.unwrap();
         assert_eq!((said.state, said.matched), (OperationState::Running, operation.set.len() as u64));
         operation.started = true;
         self.done += 1;

@@ -154,7 +154,7 @@ impl Oracle {
             let outcome = if happened { EffectOutcome::Committed } else { EffectOutcome::NotDone };
             let (tenant, run_id) = (at.tenant.clone(), Some(at.run_id.clone()));
             let at = EffectRef { tenant, key: shown.key, run_id };
-            let (actor, reason) = ("ops".into(), None);
+            let (actor, reason) = ("ops".to_owned(), None);
             let act = Reconcile { at, outcome, output: None, output_omitted: None, actor, reason };
             self.world.store.reconcile(act).await.unwrap();
             let fact = self.facts.get_mut(&fact).unwrap();

@@ -38,7 +38,7 @@ impl Play {
         println!("world {}", lot.seed);
         let world = world().await;
         let settings = QueueSettings { retry_by: redrive_core::policy::RetryBy::Caller, ..QueueSettings::default() };
-        world.store.put_queue(CALLS.parse().unwrap(), settings, "admin:ops".into()).await.unwrap();
+        world.store.put_queue(CALLS.parse().unwrap(), settings).await.unwrap();
         Self { world, model: Model::default(), lot, done: 0, operations: Vec::new(), moved: 0, skipped: 0 }
     }
 

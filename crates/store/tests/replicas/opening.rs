@@ -52,7 +52,17 @@ async fn replicas_that_start_together_make_one_first_key() {
     for _ in 0..6 {
         stores.push(PgStore::open(options(database.url())).await.unwrap());
     }
-    let key = |n: u8| KeyRecord::new(format!("k{n}"), [n; 32], Role::Admin, None, Timestamp::default());
+    let key = |n: u8| KeyRecord {
+        id: format!("k{n}"),
+        lineage: format!("k{n}"),
+        hash: [n; 32],
+        role: Role::Admin,
+        tenant: None,
+        note: None,
+        created_at: Timestamp::default(),
+        expires_at: None,
+        revoked_at: None,
+    };
     let mut making = tokio::task::JoinSet::new();
     for (n, store) in (0..).zip(stores) {
         making.spawn(async move {

@@ -120,7 +120,7 @@ async fn order_keys_hold_across_replicas() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tenant_limits_hold_across_replicas() {
     const MOST: usize = 5;
-    let limits = Some(Limits { max_running: Some(MOST as u64), ..Limits::default() });
+    let limits = Some(Limits { max_running: Some(MOST as u64), leases_per_s: None });
     let limited = TenantPolicy { tier: None, policy: PolicyLayer { limits, ..PolicyLayer::default() } };
     let policies = Policies { tenants: [("acme".parse().unwrap(), limited)].into(), ..Policies::default() };
     let world = World::postgres_under(policies).await;
@@ -221,7 +221,7 @@ async fn queue_settings_reach_other_replicas_within_a_second() {
     assert_eq!(other.report(send(1)).await.unwrap().answer.state, StateName::Scheduled);
     let policy = redrive_core::policy::PolicyLayer { max_attempts: Some(2), ..Default::default() };
     let settings = QueueSettings { policy, ..QueueSettings::default() };
-    world.store.put_queue("default".parse().unwrap(), settings, "admin:ops".into()).await.unwrap();
+    world.store.put_queue("default".parse().unwrap(), settings).await.unwrap();
     world.wait(1_000);
     assert_eq!(other.report(send(2)).await.unwrap().answer.state, StateName::Dead);
 }

@@ -10,7 +10,6 @@ import dataclasses
 import datetime
 import decimal
 import enum
-import functools
 import hashlib
 import json
 import math
@@ -39,8 +38,6 @@ _ID_MAX = 200
 _NOT_AN_ID = re.compile(r"[^A-Za-z0-9._:@-]")
 _WORD = re.compile(r"[A-Za-z0-9_.-]{1,80}")
 _encode_text = json.encoder.encode_basestring
-#: What is encoded holds no cycles: those are found before.
-_encode_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False).encode
 
 
 class Unstable(TypeError):
@@ -55,9 +52,9 @@ def dumps(value: Any) -> str:
 def encode(value: Any) -> tuple[str, Loss]:
     """JSON of anything, and what it lost on the way."""
     if _plain(value, _NODES_MAX, 0) >= 0:
-        return _clean(_encode_json(value)), _NO_LOSS
+        return _clean(json.dumps(value, separators=(",", ":"), ensure_ascii=False)), _NO_LOSS
     walk = _Walk()
-    return _clean(_encode_json(walk.tree(value, 0))), walk.loss
+    return _clean(json.dumps(walk.tree(value, 0), separators=(",", ":"), ensure_ascii=False)), walk.loss
 
 
 def stable(value: Any) -> str:
@@ -89,16 +86,14 @@ def _plain(value: Any, left: int, depth: int) -> int:
         return left - 1 if math.isfinite(value) else -1
     if depth >= _DEPTH_MAX:
         return -1
-    # Texts are counted here rather than by a call of their own: most values are, and every step of an agent passes here.
     if kind is dict:
         for key, inner in value.items():
             if type(key) is not str or left < 0:
                 return -1
-            left -= 1 + (len(key) >> 6)
-            left = left - 1 - (len(inner) >> 6) if type(inner) is str else _plain(inner, left, depth + 1)
+            left = _plain(inner, left - 1 - (len(key) >> 6), depth + 1)
     elif kind is list or kind is tuple:
         for inner in value:
-            left = left - 1 - (len(inner) >> 6) if type(inner) is str else _plain(inner, left, depth + 1)
+            left = _plain(inner, left, depth + 1)
             if left < 0:
                 return -1
     else:
@@ -290,7 +285,7 @@ def cut(text: Any, most: int = TEXT_MAX_CHARS) -> str:
 
 
 def label(text: Any) -> str:
-    return (text if type(text) is str else text_of(text))[:LABEL_MAX_CHARS]
+    return text_of(text)[:LABEL_MAX_CHARS]
 
 
 def size_of(text: str) -> int:
@@ -339,19 +334,18 @@ class Raw(str):
 
 def body(fields: Mapping[str, Any]) -> str:
     """An object of which some values are written already: they keep their bytes. Every step passes here."""
-    parts: list[str] = []
-    for name, value in fields.items():
-        kind = type(value)
-        if kind is str:
-            token = _encode_text(value)
-            parts.append(f'"{name}":{token if token.isascii() else _clean(token)}')
-        elif kind is Raw:
-            parts.append(f'"{name}":{value}')
-        elif value is True or value is False:
-            parts.append(f'"{name}":true' if value else f'"{name}":false')
-        elif value is not None:
-            parts.append(f'"{name}":{dumps(value)}')
-    return "{" + ",".join(parts) + "}"
+    return "{" + ",".join([f'"{name}":{_token(value)}' for name, value in fields.items() if value is not None]) + "}"
+
+
+def _token(value: Any) -> str:
+    kind = type(value)
+    if kind is Raw:
+        return str(value)
+    if kind is str:
+        return _clean(_encode_text(value))
+    if kind is bool:
+        return "true" if value else "false"
+    return dumps(value)
 
 
 def id_of(text: str) -> str:
@@ -392,18 +386,12 @@ _PLAIN_BYTES = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0
 def step_key(name: str, ordinal: int) -> str:
     """The key that the server itself gives to a step without one, different for different names (docs/ledger.md). The
     name is as it is sent: the server refuses a key that is made of another name."""
-    stem = _step_stem(name)
-    return f"step:{stem}" if ordinal == 1 else f"step:{stem}:{ordinal}"
-
-
-@functools.lru_cache(maxsize=1_024)
-def _step_stem(name: str) -> str:
     if _WORD.fullmatch(name):
-        return name
+        return f"step:{name}" if ordinal == 1 else f"step:{name}:{ordinal}"
     # Two halves of a character that stand side by side are that character once they are JSON.
     joined = name.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
     raw = joined.encode("utf-8", "surrogatepass")
     stem = "".join(chr(byte) if byte in _PLAIN_BYTES else f"@{byte:02x}" for byte in raw)
     if len(stem) > 180:
         stem = f"{stem[:100]}@@{hashlib.sha256(raw).hexdigest()}"
-    return stem
+    return f"step:{stem}" if ordinal == 1 else f"step:{stem}:{ordinal}"

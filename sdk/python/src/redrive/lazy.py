@@ -17,8 +17,6 @@ from functools import partial
 from types import TracebackType
 from typing import Any
 
-#: Of these types no value is lazy; most results are of one of them.
-_EAGER = frozenset({type(None), str, bytes, bool, int, float, list, dict, tuple, set})
 #: Of a stream's items so many are kept as its output.
 _ITEMS_MAX = 10_000
 
@@ -31,14 +29,13 @@ class Closed(Exception):
 
 
 def is_lazy(value: Any) -> bool:
-    if type(value) in _EAGER or isinstance(value, (str, bytes, int, float, list, dict, tuple, set)):
+    if value is None or isinstance(value, (str, bytes, int, float, list, dict, tuple, set)):
         return False
     return is_awaitable(value) or is_stream(value)
 
 
 def is_awaitable(value: Any) -> bool:
-    kind = type(value)
-    return kind not in _EAGER and kind.__module__ != "unittest.mock" and inspect.isawaitable(value)
+    return type(value).__module__ != "unittest.mock" and inspect.isawaitable(value)
 
 
 def is_stream(value: Any) -> bool:

@@ -28,33 +28,25 @@ _BATCH_MAX, _BATCH_MAX_CHARS = 64, 8 * 1024
 class Handed:
     """A record in flight, for callers that wait for its outcome."""
 
-    __slots__ = ("_known", "_lock", "answer", "record", "settled")
+    __slots__ = ("_known", "answer", "record")
 
     def __init__(self, record: Record) -> None:
         self.record = record
         self.answer: Answer | None = None
-        self.settled = False
-        #: Made by the first who waits: few do, and every end would pay for it.
-        self._known: threading.Event | None = None
-        self._lock = threading.RLock()
+        self._known = threading.Event()
 
     def settle(self, answer: Answer | None) -> None:
         """The first word counts: what was spooled while it was on its way may get two."""
-        with self._lock:
-            if self.settled:
-                return
-            self.answer, self.settled = answer, True
-            known = self._known
-        if known is not None:
-            known.set()
+        if not self._known.is_set():
+            self.answer = answer
+            self._known.set()
+
+    @property
+    def settled(self) -> bool:
+        return self._known.is_set()
 
     def wait(self, seconds: float) -> Answer | None:
-        with self._lock:
-            if self._known is None and not self.settled:
-                self._known = threading.Event()
-            known = self._known
-        if known is not None:
-            known.wait(seconds)
+        self._known.wait(seconds)
         return self.answer
 
 

@@ -7,7 +7,7 @@ import inspect
 import threading
 import uuid
 from collections.abc import Awaitable, Callable
-from types import FunctionType, TracebackType
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import interrupt, lazy
@@ -328,7 +328,4 @@ def _is_async(work: Callable[..., Any]) -> bool:
     inner: Any = work
     while isinstance(inner, functools.partial):
         inner = inner.func
-    if type(inner) is FunctionType and not inner.__dict__:
-        # A function without attributes has no mark of a coroutine but its code's.
-        return bool(inner.__code__.co_flags & inspect.CO_COROUTINE)
     return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(getattr(type(inner), "__call__", None))

@@ -46,7 +46,7 @@ pub(crate) async fn set_queues(
             runbook: Some(format!("https://runbooks.example.com/{name}")),
             ..QueueSettings::default()
         };
-        store.put_queue(name.parse()?, shape(settings), "demo".into()).await?;
+        store.put_queue(name.parse()?, shape(settings)).await?;
     }
     Ok(())
 }

@@ -23,9 +23,8 @@ use redrive_core::policy::Policies;
 use redrive_core::run::StateName;
 use redrive_core::time::{DAY_MS, Timestamp};
 use redrive_core::wire::{Role, StatsAnswer};
-use redrive_engine::{Clock, Dice, KeyRecord, ManualClock, SeededDice, Store, SystemClock, SystemDice};
-use redrive_server::auth::PortalSettings;
-use redrive_server::{Config, Edge, Server, ServerLimits, auth};
+use redrive_engine::{Clock, Dice, ManualClock, SeededDice, Store, SystemClock, SystemDice};
+use redrive_server::{Config, Server, ServerLimits, auth};
 use redrive_store::sqlite::{Options, SqliteStore};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
@@ -77,7 +76,6 @@ pub(crate) fn run(args: &Args, out: &mut Printer) -> anyhow::Result<()> {
 async fn demo(args: &Args, folder: &TempFolder, out: &mut Printer) -> anyhow::Result<()> {
     let mut signals = Signals::new()?;
     let listen = free_address(args.listen)?;
-    config(listen).check()?;
     let mut fleet = Fleet::new(args.seed);
     let began = now();
     let made = tokio::select! {
@@ -136,8 +134,7 @@ fn options(folder: &TempFolder, clock: Arc<dyn Clock>, dice: Arc<dyn Dice>) -> O
 
 fn config(listen: SocketAddr) -> Config {
     let limits = ServerLimits { grace_ms: GRACE_MS, ..ServerLimits::default() };
-    let (portal, edge) = (PortalSettings::default(), Edge::default());
-    Config { listen, metrics_listen: None, limits, portal, replica: replica_name(), edge, sso: None }
+    Config { listen, metrics_listen: None, limits, replica: replica_name() }
 }
 
 /// One key for the user, one for the fleet.
@@ -149,12 +146,12 @@ struct Keys {
 
 impl Keys {
     async fn make(store: &dyn Store) -> anyhow::Result<Self> {
-        let (admin, record) = auth::new_key(&SystemDice, Role::Admin, None, store.now());
-        let record = KeyRecord { name: Some("yours".into()), ..record };
+        let (admin, record) = auth::new_key(&SystemDice, Role::Admin, None, Some("yours".into()), None, store.now());
         let hash = record.hash;
-        store.put_key(record, "demo".into()).await?;
-        let (worker, record) = auth::new_key(&SystemDice, Role::Worker, None, store.now());
-        store.put_key(KeyRecord { name: Some("the fleet".into()), ..record }, "demo".into()).await?;
+        store.put_key(record).await?;
+        let (worker, record) =
+            auth::new_key(&SystemDice, Role::Worker, None, Some("the fleet".into()), None, store.now());
+        store.put_key(record).await?;
         Ok(Self { admin, hash, worker })
     }
 }

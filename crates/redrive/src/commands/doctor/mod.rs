@@ -9,7 +9,7 @@ pub(crate) use database::database;
 pub(crate) use store::{integrity, setup};
 
 use disk::{access, fsync_rate, space};
-use store::{clock, configuration, encryption, keys, queues};
+use store::{clock, configuration, keys, queues};
 
 use redrive_store::copy::StoreAddress;
 use serde::Serialize;
@@ -82,7 +82,7 @@ fn check(args: &Args, place: &StoreAddress) -> anyhow::Result<Vec<Finding>> {
     if let StoreAddress::Folder(folder) = place {
         findings.extend([access(folder), space(folder), fsync_rate(folder)]);
     }
-    findings.extend([clock(&mut store), configuration(&args.place.config), encryption(&mut store)]);
+    findings.extend([clock(&mut store), configuration(&args.place.config)]);
     findings.extend(keys(&mut store));
     findings.extend(queues(&mut store));
     Ok(findings)

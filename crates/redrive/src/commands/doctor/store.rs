@@ -8,7 +8,7 @@ use redrive_store::sqlite::{self, Setup};
 use super::{Finding, FindingLevel};
 use crate::commands::offline::OfflineStore;
 use crate::commands::serve::is_exposed;
-use crate::config::{ConfigPath, Settings, TlsFiles};
+use crate::config::{ConfigPath, Settings};
 
 /// A larger file is only checked when asked: it would take minutes.
 const CHECK_MAX_BYTES: u64 = 4 << 30;
@@ -63,7 +63,7 @@ pub(crate) fn keys(store: &mut OfflineStore) -> Vec<Finding> {
         (Ok(keys), Ok(now)) => (keys, now),
         (Err(error), _) | (_, Err(error)) => return vec![Finding::unreadable("keys", error)],
     };
-    let valid: Vec<&KeyRecord> = keys.iter().filter(|key| key.is_valid(now)).collect();
+    let valid: Vec<&KeyRecord> = keys.iter().filter(|key| is_valid(key, now)).collect();
     let mut findings = Vec::new();
     if !valid.iter().any(|key| key.role == Role::Admin) {
         let what = "Make one: `redrive keys create --role admin`.";
@@ -76,22 +76,15 @@ pub(crate) fn keys(store: &mut OfflineStore) -> Vec<Finding> {
     findings
 }
 
-fn never_expires(key: &KeyRecord) -> Finding {
-    let note = key.name.as_ref().or(key.note.as_ref()).map(|note| format!(" ({note})")).unwrap_or_default();
-    let seen = format!("{} key {}{note} never expires", key.role, key.id);
-    let what = format!("Replace it by one with --expires, then `redrive keys revoke {}`.", key.id);
-    Finding::new(FindingLevel::Advice, "keys", seen, what)
+fn is_valid(key: &KeyRecord, now: Timestamp) -> bool {
+    key.revoked_at.is_none() && key.expires_at.is_none_or(|at| now < at)
 }
 
-pub(crate) fn encryption(store: &mut OfflineStore) -> Finding {
-    match store.master_key_id() {
-        Ok(Some(id)) => Finding::fine("encryption", format!("payloads are encrypted at rest, master key {id}")),
-        Ok(None) => {
-            let what = "To encrypt them, name a master key in [encryption].";
-            Finding::new(FindingLevel::Advice, "encryption", "payloads are stored in clear text", what)
-        }
-        Err(error) => Finding::unreadable("encryption", error),
-    }
+fn never_expires(key: &KeyRecord) -> Finding {
+    let note = key.note.as_ref().map(|note| format!(" ({note})")).unwrap_or_default();
+    let seen = format!("{} key {}{note} never expires", key.role, key.id);
+    let what = format!("Replace it by one with --expires-at, then `redrive keys revoke {}`.", key.id);
+    Finding::new(FindingLevel::Advice, "keys", seen, what)
 }
 
 pub(crate) fn queues(store: &mut OfflineStore) -> Vec<Finding> {
@@ -155,26 +148,21 @@ pub(crate) fn configuration(config: &ConfigPath) -> Finding {
     }
 }
 
+/// The server speaks plain HTTP itself.
 fn exposure(settings: &Settings) -> Finding {
-    let finding = |severity, seen: String, what: &str| Finding::new(severity, "configuration", seen, what);
-    if let Some(Err(error)) = settings.tls.as_ref().map(TlsFiles::load) {
-        let what = "Mend the files: `redrive serve` does not start with them.";
-        return finding(FindingLevel::Action, error.to_string(), what);
+    let exposed = [Some(settings.listen), settings.metrics_listen].into_iter().flatten().find(|at| is_exposed(*at));
+    match exposed {
+        None => Finding::fine("configuration", "it can be read"),
+        Some(address) => {
+            let what = "Listen on 127.0.0.1 behind a TLS proxy, or make sure that nobody else can read that network.";
+            Finding::new(
+                FindingLevel::Advice,
+                "configuration",
+                format!("plain HTTP on {address}, beyond this machine"),
+                what,
+            )
+        }
     }
-    let is_encrypted = settings.tls.is_some() || settings.behind_proxy;
-    if is_exposed(settings.listen) && !is_encrypted {
-        let what = "Set tls_cert and tls_key, or behind_proxy if a TLS proxy is in front: `redrive serve` does not start like this.";
-        return finding(FindingLevel::Action, format!("plain HTTP on {}, beyond this machine", settings.listen), what);
-    }
-    if let Some(address) = settings.metrics_listen.filter(|at| is_exposed(*at)) {
-        let what = "Make sure that only your monitoring reaches it.";
-        return finding(FindingLevel::Advice, format!("metrics without a key on {address}, beyond this machine"), what);
-    }
-    if settings.behind_proxy && settings.trusted_proxies.is_empty() {
-        let what = "Name the proxy's addresses in trusted_proxies: until then every client has the proxy's address.";
-        return finding(FindingLevel::Advice, "behind a proxy that is not trusted".into(), what);
-    }
-    Finding::fine("configuration", "it can be read")
 }
 
 #[cfg(test)]
@@ -193,21 +181,17 @@ mod tests {
     }
 
     #[test]
-    fn plain_http_beyond_this_machine_needs_action() {
-        let listening = |listen: &str| ServerSection { listen: Some(listen.into()), ..ServerSection::default() };
-        let severity = |section: ServerSection| exposure(&Settings::try_from(section).unwrap()).severity;
-        for local in ["127.0.0.1:7070", "[::1]:7070", "[::ffff:127.0.0.1]:7070"] {
-            assert_eq!(severity(listening(local)), FindingLevel::Fine, "{local}");
-        }
-        let exposed = || listening("0.0.0.0:7070");
-        assert_eq!(severity(exposed()), FindingLevel::Action);
-        let behind = ServerSection { behind_proxy: Some(true), ..exposed() };
-        assert_eq!(severity(behind.clone()), FindingLevel::Advice);
-        let trusted_proxies = Some(vec!["10.0.0.0/8".into()]);
-        assert_eq!(severity(ServerSection { trusted_proxies, ..behind }), FindingLevel::Fine);
-        let metrics_listen = Some("[::]:9000".into());
-        assert_eq!(severity(ServerSection { metrics_listen, ..listening("127.0.0.1:1") }), FindingLevel::Advice);
-        let (tls_cert, tls_key) = (Some("none.crt".into()), Some("none.key".into()));
-        assert_eq!(severity(ServerSection { tls_cert, tls_key, ..listening("127.0.0.1:1") }), FindingLevel::Action);
+    fn plain_http_beyond_this_machine_is_worth_a_word() {
+        let severity = |listen: &str, metrics: Option<&str>| {
+            let listen = Some(listen.to_owned());
+            let metrics_listen = metrics.map(str::to_owned);
+            exposure(&Settings::try_from(ServerSection { listen, metrics_listen, ..Default::default() }).unwrap())
+                .severity
+        };
+        assert_eq!(severity("127.0.0.1:7070", None), FindingLevel::Fine);
+        assert_eq!(severity("[::1]:7070", Some("127.0.0.2:1")), FindingLevel::Fine);
+        assert_eq!(severity("[::ffff:127.0.0.1]:7070", None), FindingLevel::Fine);
+        assert_eq!(severity("0.0.0.0:7070", None), FindingLevel::Advice);
+        assert_eq!(severity("127.0.0.1:7070", Some("[::]:9000")), FindingLevel::Advice);
     }
 }

@@ -3,7 +3,6 @@
 use std::io;
 
 use redrive_core::ids::Tenant;
-use redrive_core::redact::shown_json;
 use redrive_core::run::StateName;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{AttemptView, RunDetail, StepStatus};
@@ -129,9 +128,6 @@ impl RunPage<'_> {
             ("pattern", run.pattern.as_ref().map(|id| format!("{id}  {}", run.template.as_deref().unwrap_or("")))),
             ("replays", (run.replays > 0).then(|| run.replays.to_string())),
             ("resumable", body.resumable.then(|| "yes".into())),
-            ("replayable", body.not_replayable_because.map(|because| format!("no: {because}"))),
-            ("payload until", body.retention.and_then(|retention| retention.payload_until).map(time)),
-            ("removed", body.retention.and_then(|retention| retention.remove_at).map(time)),
         ];
         for (name, value) in facts {
             if let Some(value) = value {
@@ -209,7 +205,7 @@ impl RunPage<'_> {
         let revision = self.run.summary.revision;
         if let Some(payload) = &body.payload {
             heading(out, &format!("PAYLOAD, revision {revision}"))?;
-            self.folded(out, &shown_json(payload.get()))?;
+            self.folded(out, payload.get())?;
         } else if let Some(bytes) = &body.payload_base64 {
             heading(out, &format!("PAYLOAD, revision {revision}, base64"))?;
             self.folded(out, bytes)?;
@@ -217,13 +213,9 @@ impl RunPage<'_> {
             heading(out, "PAYLOAD")?;
             out.line(format_args!("  {} bytes, not sent: it can't be replayed from here", omitted.bytes))?;
         }
-        if !body.redacted.is_empty() {
-            let parts: Vec<String> = body.redacted.iter().map(|part| format!("{} ({})", part.at, part.kind)).collect();
-            out.line(format_args!("  masked before it was stored: {}", escape::line(&parts.join(", "))))?;
-        }
         if let Some(output) = &body.output {
             heading(out, "OUTPUT")?;
-            self.folded(out, &shown_json(output.get()))?;
+            self.folded(out, output.get())?;
         }
         Ok(())
     }

@@ -7,7 +7,6 @@ use redrive_core::ids::RunId;
 use redrive_core::json::{DiffOp, DiffOperation};
 use redrive_core::patch::{Difference, differences};
 use redrive_core::receipt::{Receipt, Told, receipt};
-use redrive_core::redact::{mask, shown_json};
 use redrive_core::wire::{ErrorReport, RevisionView, RunDetail, SentAnswer};
 
 use super::page::RunPage;
@@ -95,7 +94,7 @@ pub(super) async fn print_revision(
     let view = client.revision(run_id, revision).await?;
     revision_headline(&view, out)?;
     if let Some(payload) = &view.payload {
-        for line in escape::lines(&shown_json(payload.get())) {
+        for line in escape::lines(payload.get()) {
             out.line(format_args!("  {line}"))?;
         }
     } else if let Some(bytes) = &view.payload_base64 {
@@ -142,7 +141,7 @@ fn print_difference(difference: &Difference<'_>, out: &mut Printer) -> std::io::
     out.line(format_args!("  {}", escape::line(path)))?;
     for (mark, style, value) in [("-", Style::Bad, difference.before), ("+", Style::Good, difference.after)] {
         if let Some(value) = value {
-            let line = out.styled(style, &format!("{mark} {}", escape::line(&cut(&shown_json(value)))));
+            let line = out.styled(style, &format!("{mark} {}", escape::line(&cut(value))));
             out.line(format_args!("    {line}"))?;
         }
     }
@@ -162,7 +161,7 @@ pub(super) fn print_sent(sent: &SentAnswer, only_diff: bool, out: &mut Printer) 
     }
     for operation in &sent.diff {
         for line in difference_lines(operation) {
-            out.line(escape::line(&mask(&line)))?;
+            out.line(escape::line(&line))?;
         }
     }
     if sent.diff_cut {
@@ -172,7 +171,7 @@ pub(super) fn print_sent(sent: &SentAnswer, only_diff: bool, out: &mut Printer) 
         return Ok(());
     }
     match (&sent.payload, &sent.payload_base64) {
-        (Some(json), _) => out.line(escape::line(&shown_json(json.get())))?,
+        (Some(json), _) => out.line(escape::line(json.get()))?,
         (None, Some(base64)) => out.line(escape::line(base64))?,
         (None, None) => out.line("no payload")?,
     }

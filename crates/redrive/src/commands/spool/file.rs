@@ -37,8 +37,6 @@ pub(crate) struct SpoolFile {
     path: PathBuf,
     /// Holds the lock.
     file: File,
-    /// Its first line.
-    head: Vec<u8>,
     mark: Mark,
 }
 
@@ -67,7 +65,7 @@ impl SpoolFile {
             .ok()
             .and_then(|mark| open_line(&mark))
             .unwrap_or_default();
-        Ok(TakenFile::Ours(Self { path: path.to_owned(), file, head: first, mark }))
+        Ok(TakenFile::Ours(Self { path: path.to_owned(), file, mark }))
     }
 
     /// The next record and the offset after it. An unreadable line has no record; an incomplete one is the end of the file:
@@ -87,24 +85,6 @@ impl SpoolFile {
             // Longer than any request: skipped.
             whole = false;
         }
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    pub(super) fn head(&self) -> &[u8] {
-        &self.head
-    }
-
-    /// Keeps the file locked and reads no more of it.
-    pub(super) fn into_lock(self) -> File {
-        self.file
-    }
-
-    /// Passes a line over without noting that it was sent.
-    pub(super) fn skip_to(&mut self, to: u64) {
-        self.mark.to = to;
     }
 
     pub(super) fn is_at_its_head(&self) -> bool {
@@ -208,15 +188,6 @@ impl ReportKind {
 }
 
 impl SpoolRecord {
-    /// A step that may have changed the outside world.
-    pub(super) fn is_effect(&self) -> bool {
-        let is_plain = |body: &str| {
-            serde_json::from_str::<serde_json::Value>(body)
-                .is_ok_and(|step| step["effect"] == serde_json::Value::Bool(false))
-        };
-        self.what == ReportKind::Step && !is_plain(&self.body)
-    }
-
     /// The body with the lease in front and nothing else changed: every sender sends the same bytes.
     pub(super) fn under(&self, lease: &str) -> String {
         let lease = serde_json::Value::from(lease);

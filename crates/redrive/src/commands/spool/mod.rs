@@ -2,10 +2,8 @@
 //! file; this is for programs that have ended.
 
 mod file;
-mod late;
 
 use file::{ReportKind, SpoolFile, SpoolRecord, TakenFile};
-use late::{LateEffects, is_late};
 
 use std::collections::BTreeSet;
 use std::fs::OpenOptions;
@@ -21,7 +19,6 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::args::Remote;
-use crate::commands::now;
 use crate::failure::UsageError;
 use crate::out::Printer;
 
@@ -49,17 +46,14 @@ pub(crate) async fn run(command: Command, out: &mut Printer) -> anyhow::Result<(
     let client = remote.client()?;
     let mut counts = SpoolCounts::default();
     let mut result = Ok(());
-    // What no end takes along is left in files with late effects: those come last.
-    'files: for late in [false, true] {
-        for path in spool_files(&folder)?.into_iter().filter(|path| is_late(path) == late) {
-            match SpoolFile::take(&path, remote.url()).with_context(|| path.display().to_string())? {
-                TakenFile::Ours(file) => result = send_file(&client, file, &folder, remote.url(), &mut counts).await,
-                TakenFile::InUse => counts.in_use += 1,
-                TakenFile::NotForUs => counts.for_others += 1,
-            }
-            if result.is_err() {
-                break 'files;
-            }
+    for path in spool_files(&folder)? {
+        match SpoolFile::take(&path, remote.url()).with_context(|| path.display().to_string())? {
+            TakenFile::Ours(file) => result = send_file(&client, file, &folder, &mut counts).await,
+            TakenFile::InUse => counts.in_use += 1,
+            TakenFile::NotForUs => counts.for_others += 1,
+        }
+        if result.is_err() {
+            break;
         }
     }
     print_counts(&counts, &folder, &remote, out)?;
@@ -75,7 +69,6 @@ fn print_counts(counts: &SpoolCounts, folder: &Path, remote: &Remote, out: &mut 
     for (count, what, which) in [
         (counts.refused, "report", aside.as_str()),
         (counts.unreadable, "line", "that can't be read"),
-        (counts.waiting, "file", "with late effects, for runs that are under way: send them again later"),
         (counts.in_use, "file", "in use by a program that sends it itself"),
         (counts.for_others, "file", "for another server"),
     ] {
@@ -123,8 +116,6 @@ pub(crate) struct SpoolCounts {
     /// Refused for good and set aside.
     pub(crate) refused: u64,
     pub(crate) unreadable: u64,
-    /// Files with late effects of runs that are under way: recorded once that attempt has ended.
-    pub(crate) waiting: u64,
     /// Files whose program still runs and sends them itself.
     pub(crate) in_use: u64,
     /// Files for another server.
@@ -136,20 +127,14 @@ pub(crate) async fn send_file(
     client: &Client,
     mut file: SpoolFile,
     folder: &Path,
-    url: &str,
     counts: &mut SpoolCounts,
 ) -> anyhow::Result<()> {
     let mut ended = BTreeSet::new();
-    let mut late = LateEffects::new(folder, url);
     while let Some((record, end)) = file.next()? {
         match record {
             Some(record) => {
-                if !ended.contains(&record.run) || record.is_effect() {
-                    let sent = send_record(client, &mut file, &record, folder, &mut late, counts).await?;
-                    if sent == Sent::Waits {
-                        counts.waiting += 1;
-                        return Ok(());
-                    }
+                if !ended.contains(&record.run) {
+                    send_record(client, &mut file, &record, folder, counts).await?;
                 }
                 if record.what.ends_the_attempt() {
                     file.ended(&record.run);
@@ -166,84 +151,42 @@ pub(crate) async fn send_file(
     Ok(file.remove()?)
 }
 
-#[derive(Debug, PartialEq, Eq)]
-enum Sent {
-    /// Taken, set aside, or held for the end of its attempt.
-    Done,
-    /// Late effects of a run whose next attempt is under way.
-    Waits,
-}
-
 async fn send_record(
     client: &Client,
     file: &mut SpoolFile,
     record: &SpoolRecord,
     folder: &Path,
-    late: &mut LateEffects<'_>,
     counts: &mut SpoolCounts,
-) -> anyhow::Result<Sent> {
-    let merged = if record.what.ends_the_attempt() { late.merged(record)? } else { None };
-    match post_record(client, file, merged.as_ref().unwrap_or(record)).await? {
+) -> anyhow::Result<()> {
+    let lease = record.lease.clone().or_else(|| file.lease_of(&record.run).map(str::to_owned));
+    let run_id = record.run_id.as_str();
+    let answer = match (record.what, lease) {
+        (ReportKind::Start, _) => post(client, record, &["runs"], record.body.clone()).await?,
+        (what, Some(lease)) => post(client, record, &["runs", run_id, what.verb()], record.under(&lease)).await?,
+        // The attempt ran although the server never took its start: its end is still reported.
+        (ReportKind::Fail, None) => {
+            let start = file.start_of(&record.run)?;
+            post(client, record, &["failures"], as_failure(record, start.as_deref())?).await?
+        }
+        (ReportKind::Succeed, None) => post(client, record, &["runs", run_id, "succeed"], record.body.clone()).await?,
+        (ReportKind::Step | ReportKind::Release, None) => Err("its attempt has no lease".to_owned()),
+    };
+    match answer {
         Ok(answer) => {
             if record.what == ReportKind::Start {
                 file.leased(&record.run, answer["lease"].as_str());
             }
-            // An end that is only evidence takes nothing to the ledger.
-            if merged.is_some() && !answer.is_null() {
-                late.delivered(&record.run)?;
-            }
             counts.sent += 1;
         }
-        Err(refusal) if refusal.code == "in_flight" && is_late(file.path()) => return Ok(Sent::Waits),
-        Err(refusal) if refusal.lease_is_over() && record.is_effect() => {
-            let run_fields = run_fields(file.start_of(&record.run)?.as_deref())?;
-            late.hold(file.head(), record, run_fields, now()).context("a late effect could not be kept")?;
-        }
-        Err(refusal) => {
+        Err(why) => {
             if record.what == ReportKind::Start {
                 file.leased(&record.run, None);
             }
             counts.refused += 1;
-            set_aside(folder, record, &refusal.why).context("what was refused could not be set aside")?;
+            set_aside(folder, record, &why).context("what was refused could not be set aside")?;
         }
     }
-    Ok(Sent::Done)
-}
-
-async fn post_record(
-    client: &Client,
-    file: &mut SpoolFile,
-    record: &SpoolRecord,
-) -> anyhow::Result<Result<Value, Refusal>> {
-    let lease = record.lease.clone().or_else(|| file.lease_of(&record.run).map(str::to_owned));
-    let run_id = record.run_id.as_str();
-    match (record.what, lease) {
-        (ReportKind::Start, _) => post(client, record, &["runs"], record.body.clone()).await,
-        (what, Some(lease)) => post(client, record, &["runs", run_id, what.verb()], record.under(&lease)).await,
-        // The attempt ran although the server never took its start: its end is still reported.
-        (ReportKind::Fail, None) => {
-            let start = file.start_of(&record.run)?;
-            post(client, record, &["failures"], as_failure(record, start.as_deref())?).await
-        }
-        (ReportKind::Succeed, None) => post(client, record, &["runs", run_id, "succeed"], record.body.clone()).await,
-        (ReportKind::Step | ReportKind::Release, None) => {
-            Ok(Err(Refusal { code: NO_LEASE.into(), why: "its attempt has no lease".into() }))
-        }
-    }
-}
-
-const NO_LEASE: &str = "no_lease";
-
-/// A request that will never be accepted.
-struct Refusal {
-    code: String,
-    why: String,
-}
-
-impl Refusal {
-    fn lease_is_over(&self) -> bool {
-        matches!(self.code.as_str(), "lease_lost" | "cancelled" | NO_LEASE)
-    }
+    Ok(())
 }
 
 /// The answer, or why it was refused for good. An error means: try again later.
@@ -252,7 +195,7 @@ async fn post(
     record: &SpoolRecord,
     path: &[&str],
     body: String,
-) -> anyhow::Result<Result<Value, Refusal>> {
+) -> anyhow::Result<Result<Value, String>> {
     let client = match &record.tenant {
         Some(tenant) => client.for_tenant(tenant.parse()?),
         None => client.clone(),
@@ -262,10 +205,7 @@ async fn post(
         Err(Error::Problem(problem)) if is_final(&problem) => Ok(match problem.more.get("recorded") {
             // Too late to move the run, but recorded as evidence.
             Some(Value::Bool(true)) => Ok(Value::Null),
-            Some(_) | None => {
-                let why = format!("{} {} {}", problem.status, problem.code, problem.detail);
-                Err(Refusal { code: problem.code.clone(), why })
-            }
+            Some(_) | None => Err(format!("{} {} {}", problem.status, problem.code, problem.detail)),
         }),
         Err(error) => Err(error.into()),
     }
@@ -277,15 +217,9 @@ fn is_final(problem: &Problem) -> bool {
         && !matches!(problem.code.as_str(), "wrong_tenant" | "tenant_required")
 }
 
-/// What the start of a run says about the run itself.
-fn run_fields(start: Option<&str>) -> serde_json::Result<Map<String, Value>> {
+fn as_failure(record: &SpoolRecord, start: Option<&str>) -> anyhow::Result<String> {
     let mut fields: Map<String, Value> = start.map(serde_json::from_str).transpose()?.unwrap_or_default();
     fields.retain(|name, _| !OF_A_START.contains(&name.as_str()));
-    Ok(fields)
-}
-
-fn as_failure(record: &SpoolRecord, start: Option<&str>) -> anyhow::Result<String> {
-    let mut fields = run_fields(start)?;
     fields.insert("run_id".into(), record.run_id.clone().into());
     fields.extend(serde_json::from_str::<Map<String, Value>>(&record.body)?);
     Ok(Value::Object(fields).to_string())

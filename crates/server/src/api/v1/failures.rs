@@ -7,7 +7,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use http::StatusCode;
 use redrive_core::wire::{FailureAnswer, FailureReport, RunFields};
-use redrive_engine::{NewFailure, Reported, RunRef};
+use redrive_engine::{NewFailure, Reported};
 use schemars::{Schema, SchemaGenerator};
 
 use crate::app::App;
@@ -19,7 +19,6 @@ use crate::capture::{Captured, FailureContext, new_run};
 use crate::prepare;
 use crate::problem::{Code, HttpProblem, Result};
 use crate::query::TenantQuery;
-use crate::redacted;
 use crate::tasks::compute;
 
 /// How many reports of a batch are sent to the store at a time.
@@ -56,23 +55,15 @@ pub(crate) async fn report(app: App, call: ReportCall) -> Result<FailuresReply> 
     let raw = call.body.one();
     let (to, who, query) = (app.clone(), (*call.who).clone(), call.query);
     let mut prepared = compute(&app, &call.who.holder(), raw.len(), move || prepare(&to, &who, &query, &raw)).await?;
-    may_report(&app, &call.who, &prepared).await?;
     prepare::measure_report(&app, &mut prepared).await?;
-    let prepared = redacted::report(&app, prepared).await?;
     let Reported { answer, fresh } = app.store.report(prepared).await?;
     Ok(FailuresReply::One(Reply::new(answer, fresh).into()))
-}
-
-async fn may_report(app: &App, who: &Principal, report: &NewFailure) -> Result<()> {
-    let at = RunRef { tenant: report.run.tenant.clone(), run_id: report.run.run_id.clone() };
-    who.may_report(app.store.as_ref(), &at, &report.run.queue).await
 }
 
 /// Report → captured → classified → what the store takes.
 fn prepare(app: &App, who: &Principal, query: &TenantQuery, raw: &[u8]) -> Result<NewFailure> {
     let report: FailureReport = parse(raw)?;
     let tenant = who.tenant(&[query.tenant.as_ref(), report.tenant.as_ref()])?;
-    app.quotas.report(app, &tenant)?;
     let (fields, report) = split(report);
     let captured = Captured::from_report(report, raw)?;
     let context = FailureContext::of_report(&fields, &tenant);
@@ -125,18 +116,18 @@ async fn report_piece(
     from: &Arc<(Principal, TenantQuery)>,
     piece: Vec<Bytes>,
 ) -> Result<Vec<Result<Reported>>> {
-    let (to, lines_of) = (app.clone(), from.clone());
+    let (to, from) = (app.clone(), from.clone());
     let bytes = piece.iter().map(Bytes::len).sum();
-    let read = move || Ok(piece.iter().map(|line| prepare(&to, &lines_of.0, &lines_of.1, line)).collect());
+    let read = move || Ok(piece.iter().map(|line| prepare(&to, &from.0, &from.1, line)).collect());
     let prepared: Vec<Result<NewFailure>> = compute(app, holder, bytes, read).await?;
     let mut problems = Vec::with_capacity(prepared.len());
     let mut reports = Vec::with_capacity(prepared.len());
     for prepared in prepared {
-        let report = match prepared {
-            Ok(report) => weighed(app, &from.0, report).await,
+        let weighed = match prepared {
+            Ok(mut report) => prepare::measure_report(app, &mut report).await.map(|()| report),
             Err(problem) => Err(problem),
         };
-        match report {
+        match weighed {
             Ok(report) => {
                 reports.push(report);
                 problems.push(None);
@@ -150,12 +141,6 @@ async fn report_piece(
         None => Err(HttpProblem::internal("a batch had fewer answers than reports")),
     };
     Ok(problems.into_iter().map(|problem| problem.map_or_else(&mut next, Err)).collect())
-}
-
-async fn weighed(app: &App, who: &Principal, mut report: NewFailure) -> Result<NewFailure> {
-    may_report(app, who, &report).await?;
-    prepare::measure_report(app, &mut report).await?;
-    redacted::report(app, report).await
 }
 
 fn write_line(text: &mut Vec<u8>, answer: Result<Reported>) {

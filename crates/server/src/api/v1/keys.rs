@@ -1,14 +1,12 @@
-//! `/v1/keys`: made, listed, rotated and revoked by admins. A secret is shown once, in the answer that makes it.
+//! `/v1/keys`: made, listed and revoked by admins. A secret is shown once, in the answer that makes it.
 
-use redrive_core::access::{KEY_QUEUES_MAX, KeyLimits, KeyScope};
-use redrive_core::ids::{QueueName, Tenant};
-use redrive_core::text::Label;
-use redrive_core::wire::{CreateKey, CreatedKey, KeyView, KeysAnswer, Role, RotateKey, RotatedKey};
-use redrive_engine::{KeyRecord, KeyRotation, RotatedRecord};
+use redrive_core::ids::Tenant;
+use redrive_core::wire::{CreateKey, CreatedKey, KeyView, KeysAnswer, Role};
+use redrive_engine::KeyRecord;
 
 use crate::app::App;
-use crate::auth::{Admin, Principal, new_id, new_key, new_secret};
-use crate::body::{Json, OptionalJson};
+use crate::auth::{Admin, new_key};
+use crate::body::Json;
 use crate::call::{ApiCall, Reply};
 use crate::path::ServerId;
 use crate::problem::{HttpProblem, Result};
@@ -21,76 +19,37 @@ pub(crate) async fn list(app: App, _: ApiCall<Admin>) -> Result<Reply<KeysAnswer
 }
 
 pub(crate) async fn all(app: &App) -> Result<Vec<KeyView>> {
-    Ok(app.store.keys().await?.into_iter().map(KeyView::from).collect())
+    Ok(app.store.keys().await?.into_iter().map(view).collect())
 }
 
 pub(crate) async fn create(app: App, call: ApiCall<Admin, (), NoQuery, Json<CreateKey>>) -> Result<Reply<CreatedKey>> {
-    Ok(Reply::new(make(&app, &call.who, call.body.value).await?, true))
+    Ok(Reply::new(make(&app, call.body.value).await?, true))
 }
 
 /// Only this answer contains the secret.
-pub(crate) async fn make(app: &App, who: &Principal, request: CreateKey) -> Result<CreatedKey> {
-    let CreateKey { role, tenant, name, note, scopes, queues, expires_at } = request;
+pub(crate) async fn make(app: &App, request: CreateKey) -> Result<CreatedKey> {
+    let CreateKey { role, tenant, note, expires_at } = request;
     let now = app.store.now();
     if expires_at.is_some_and(|at| at <= now) {
         return Err(HttpProblem::invalid_field("expires_at", "must be in the future"));
     }
-    let limits = limits_of(scopes, queues)?;
-    let tenant = tenant_of(role, tenant.as_ref().map(Label::as_str))?;
-    let (secret, record) = new_key(app.dice.as_ref(), role, tenant, now);
-    let created_by = Some(Label::from(who.actor().name.as_str()));
-    let record = KeyRecord { name, note, limits, created_by, expires_at, ..record };
+    let tenant = tenant_of(role, tenant.as_ref().map(redrive_core::text::Label::as_str))?;
+    let (secret, record) = new_key(app.dice.as_ref(), role, tenant, note, expires_at, now);
     let created = CreatedKey { id: record.id.clone(), key: secret, role, tenant: tenant_word(record.tenant.as_ref()) };
-    app.store.put_key(record, who.actor()).await?;
+    app.store.put_key(record).await?;
     Ok(created)
 }
 
-/// An empty list is a mistake: it would read as all.
-fn limits_of(scopes: Option<Vec<KeyScope>>, queues: Option<Vec<QueueName>>) -> Result<KeyLimits> {
-    let empty = |field| HttpProblem::invalid_field(field, "must not be empty: leave it out for all");
-    if scopes.as_ref().is_some_and(Vec::is_empty) {
-        return Err(empty("scopes"));
-    }
-    if queues.as_ref().is_some_and(Vec::is_empty) {
-        return Err(empty("queues"));
-    }
-    let limits = KeyLimits {
-        scopes: scopes.map(|scopes| scopes.into_iter().collect()),
-        queues: queues.map(|queues| queues.into_iter().collect()),
-    };
-    if limits.queues.as_ref().is_some_and(|queues| queues.len() > KEY_QUEUES_MAX) {
-        return Err(HttpProblem::invalid_field("queues", format_args!("must be at most {KEY_QUEUES_MAX}")));
-    }
-    Ok(limits)
-}
-
-pub(crate) async fn rotate(
-    app: App,
-    call: ApiCall<Admin, ServerId, NoQuery, OptionalJson<RotateKey>>,
-) -> Result<Reply<RotatedKey>> {
-    Ok(Reply::new(rotate_one(&app, &call.who, call.path.0, call.body.0.overlap_ms).await?, true))
-}
-
-/// Only this answer contains the secret.
-pub(crate) async fn rotate_one(app: &App, who: &Principal, id: String, overlap_ms: u64) -> Result<RotatedKey> {
-    let (key, new_hash) = new_secret(app.dice.as_ref());
-    let new_id = new_id(app.dice.as_ref(), "key");
-    let rotation = KeyRotation { id: id.clone(), new_id, new_hash, overlap_ms, actor: who.actor() };
-    let RotatedRecord { successor, replaced_until } = app.store.rotate_key(rotation).await?;
-    app.keyring.forget();
-    Ok(RotatedKey { id: successor.id, key, replaces: id, replaced_until, expires_at: successor.expires_at })
-}
-
 pub(crate) async fn revoke(app: App, call: ApiCall<Admin, ServerId>) -> Result<Reply<KeyView>> {
-    Ok(Reply::ok(revoke_one(&app, &call.who, call.path.0).await?))
+    Ok(Reply::ok(revoke_one(&app, call.path.0).await?))
 }
 
-pub(crate) async fn revoke_one(app: &App, who: &Principal, id: String) -> Result<KeyView> {
-    let known = app.store.revoke_key(&id, who.actor()).await?;
+pub(crate) async fn revoke_one(app: &App, id: String) -> Result<KeyView> {
+    let known = app.store.revoke_key(&id).await?;
     app.keyring.forget();
     let revoked = app.store.keys().await?.into_iter().find(|key| known && key.id == id);
     let key = revoked.ok_or(redrive_engine::Error::NotFound("key"))?;
-    Ok(key.into())
+    Ok(view(key))
 }
 
 /// Absent is `default`; `*` spans all, as operators and admins always do.
@@ -107,4 +66,9 @@ fn tenant_of(role: Role, named: Option<&str>) -> Result<Option<Tenant>> {
 
 fn tenant_word(tenant: Option<&Tenant>) -> String {
     tenant.map_or(ALL_TENANTS, Tenant::as_str).to_owned()
+}
+
+fn view(key: KeyRecord) -> KeyView {
+    let KeyRecord { id, lineage: _, hash: _, role, tenant, note, created_at, expires_at, revoked_at } = key;
+    KeyView { id, role, tenant: tenant_word(tenant.as_ref()), note, created_at, expires_at, revoked_at }
 }

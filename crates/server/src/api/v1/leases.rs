@@ -49,8 +49,7 @@ pub(crate) async fn lease(
     let asked = lease_call(&call.who, &call.query, request)?;
     let waiting = Waiting { time: wait, share: app.waiting_bytes.share(call.who.holder()), cost };
     let (leases, reserved) = take(&app, &call.who, asked, waiting).await?;
-    let frozen = if leases.is_empty() { app.store.freeze().await? } else { None };
-    let answer = LeasesAnswer { leases: prepare::leases(&app, leases).await, frozen };
+    let answer = LeasesAnswer { leases: prepare::leases(&app, leases).await };
     let reply = if answer.leases.len() > LEASES_SMALL { Reply::large(answer) } else { Reply::ok(answer) };
     Ok(reply.within(reserved))
 }
@@ -75,7 +74,7 @@ fn lease_call(who: &Principal, query: &TenantQuery, request: LeaseRequest) -> Re
     lease_ms_in_range(request.lease_ms)?;
     Ok(LeaseCall {
         scope: who.scope(named)?,
-        queues: who.queues(queues(&request.queues)?)?,
+        queues: queues(&request.queues)?,
         agents: request.agents,
         max,
         lease_ms: request.lease_ms,
@@ -182,10 +181,7 @@ pub(crate) async fn renew(
     if leases.len() > HEARTBEATS_MAX {
         return Err(HttpProblem::invalid_field("leases", format_args!("must be at most {HEARTBEATS_MAX}")));
     }
-    let mut asked = Vec::with_capacity(leases.len());
-    for beat in &leases {
-        asked.push(under_lease(&app, &call.who, &call.query, beat).await);
-    }
+    let asked: Vec<_> = leases.iter().map(|beat| under_lease(&call.who, &call.query, beat)).collect();
     let mut renewed =
         app.store.heartbeats(asked.iter().filter_map(|under| under.as_ref().ok()).cloned().collect()).await;
     let mut renewed = renewed.drain(..);
@@ -201,9 +197,8 @@ pub(crate) async fn renew(
     Ok(Reply::ok(HeartbeatsAnswer { leases: answers.collect() }))
 }
 
-async fn under_lease(app: &App, who: &Principal, query: &TenantQuery, beat: &LeaseBeat) -> Result<UnderLease> {
-    let named = [query.tenant.as_ref(), beat.tenant.as_ref()];
-    let at = who.run(app.store.as_ref(), &named, beat.run_id.clone()).await?;
+fn under_lease(who: &Principal, query: &TenantQuery, beat: &LeaseBeat) -> Result<UnderLease> {
+    let at = who.run(&[query.tenant.as_ref(), beat.tenant.as_ref()], beat.run_id.clone())?;
     Ok(UnderLease { at, lease: lease_token(&beat.lease)? })
 }
 

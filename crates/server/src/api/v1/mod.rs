@@ -1,6 +1,5 @@
 //! `/v1`.
 
-pub(crate) mod audit;
 pub(crate) mod breakers;
 pub(crate) mod effects;
 pub(crate) mod failures;
@@ -8,10 +7,8 @@ pub(crate) mod keys;
 pub(crate) mod leases;
 pub(crate) mod operations;
 pub(crate) mod patterns;
-pub(crate) mod portal_links;
 pub(crate) mod preflight;
 pub(crate) mod queues;
 pub(crate) mod runs;
 pub(crate) mod status;
-pub(crate) mod store;
 pub(crate) mod tenants;

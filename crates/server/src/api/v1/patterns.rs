@@ -66,22 +66,22 @@ type PatternCall<B> = ApiCall<TenantReader, ServerId, TenantQuery, B>;
 type PatternResult = Result<Reply<PatternView>>;
 
 pub(crate) async fn acknowledge(app: App, call: PatternCall<OptionalJson<TriageRequest>>) -> PatternResult {
-    let ApiCall { who, path, query, body: OptionalJson(TriageRequest { tenant, reason }), .. } = call;
+    let ApiCall { who, path, query, body: OptionalJson(TriageRequest { tenant, reason }) } = call;
     act(&app, &who, path, &query, tenant, reason, PatternVerb::Acknowledge).await
 }
 
 pub(crate) async fn resolve(app: App, call: PatternCall<OptionalJson<ResolvePattern>>) -> PatternResult {
-    let ApiCall { who, path, query, body: OptionalJson(ResolvePattern { tenant, reason, in_version }), .. } = call;
+    let ApiCall { who, path, query, body: OptionalJson(ResolvePattern { tenant, reason, in_version }) } = call;
     act(&app, &who, path, &query, tenant, reason, resolved(in_version)?).await
 }
 
 pub(crate) async fn mute(app: App, call: PatternCall<OptionalJson<MutePattern>>) -> PatternResult {
-    let ApiCall { who, path, query, body: OptionalJson(MutePattern { tenant, reason, until }), .. } = call;
+    let ApiCall { who, path, query, body: OptionalJson(MutePattern { tenant, reason, until }) } = call;
     act(&app, &who, path, &query, tenant, reason, muted(until, app.store.now())?).await
 }
 
 pub(crate) async fn assign(app: App, call: PatternCall<Json<AssignPattern>>) -> PatternResult {
-    let ApiCall { who, path, query, body, .. } = call;
+    let ApiCall { who, path, query, body } = call;
     let AssignPattern { tenant, reason, to } = body.into_value();
     if to.as_ref().is_some_and(|to| to.as_str().trim().is_empty()) {
         return Err(HttpProblem::invalid_field("to", "must be a name, or null for nobody"));
@@ -91,19 +91,19 @@ pub(crate) async fn assign(app: App, call: PatternCall<Json<AssignPattern>>) -> 
 
 /// A note needs a text.
 pub(crate) async fn note(app: App, call: PatternCall<OptionalJson<TriageRequest>>) -> PatternResult {
-    let ApiCall { who, path, query, body: OptionalJson(TriageRequest { tenant, reason }), .. } = call;
+    let ApiCall { who, path, query, body: OptionalJson(TriageRequest { tenant, reason }) } = call;
     let noted = noted(reason.as_ref())?;
     act(&app, &who, path, &query, tenant, reason, noted).await
 }
 
 pub(crate) async fn merge(app: App, call: PatternCall<Json<MergePattern>>) -> PatternResult {
-    let ApiCall { who, path, query, body, .. } = call;
+    let ApiCall { who, path, query, body } = call;
     let MergePattern { tenant, reason, into } = body.into_value();
     act(&app, &who, path, &query, tenant, reason, PatternVerb::Merge { into: into.to_string() }).await
 }
 
 pub(crate) async fn unmerge(app: App, call: PatternCall<OptionalJson<UnmergePattern>>) -> PatternResult {
-    let ApiCall { who, path, query, body: OptionalJson(UnmergePattern { tenant, reason, fingerprint }), .. } = call;
+    let ApiCall { who, path, query, body: OptionalJson(UnmergePattern { tenant, reason, fingerprint }) } = call;
     let fingerprint = fingerprint.map(|fingerprint| fingerprint.to_string());
     act(&app, &who, path, &query, tenant, reason, PatternVerb::Unmerge { fingerprint }).await
 }

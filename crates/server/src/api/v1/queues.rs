@@ -4,7 +4,7 @@ use redrive_core::ids::QueueName;
 use redrive_core::wire::{QueueSettings, QueueView, QueuesAnswer};
 
 use crate::app::App;
-use crate::auth::{Admin, Operator, Principal};
+use crate::auth::{Admin, Operator};
 use crate::body::Json;
 use crate::call::{ApiCall, Reply};
 use crate::problem::{HttpProblem, Result};
@@ -29,9 +29,6 @@ pub(crate) async fn list(app: App, call: ApiCall<Operator, (), QueuesQuery>) -> 
 }
 
 pub(crate) async fn show(app: App, call: ApiCall<Operator, QueueName>) -> Result<Reply<QueueView>> {
-    if !call.who.limits().may_touch(&call.path) {
-        return Err(redrive_engine::Error::NotFound("queue").into());
-    }
     Ok(Reply::ok(app.store.queue(&call.path).await?))
 }
 
@@ -39,10 +36,10 @@ pub(crate) async fn put(
     app: App,
     call: ApiCall<Admin, QueueName, NoQuery, Json<QueueSettings>>,
 ) -> Result<Reply<QueueView>> {
-    Ok(Reply::ok(set(&app, &call.who, call.path, call.body.value).await?))
+    Ok(Reply::ok(set(&app, call.path, call.body.value).await?))
 }
 
-pub(crate) async fn set(app: &App, who: &Principal, name: QueueName, settings: QueueSettings) -> Result<QueueView> {
+pub(crate) async fn set(app: &App, name: QueueName, settings: QueueSettings) -> Result<QueueView> {
     if let Err(bad) = settings.policy.check() {
         return Err(HttpProblem::invalid_field(
             &format!("policy.{}", bad.field),
@@ -52,5 +49,5 @@ pub(crate) async fn set(app: &App, who: &Principal, name: QueueName, settings: Q
     if settings.policy.limits.is_some() {
         return Err(HttpProblem::invalid_field("policy.limits", "belong to a tenant, its tier or the defaults"));
     }
-    Ok(app.store.put_queue(name, settings, who.actor()).await?)
+    Ok(app.store.put_queue(name, settings).await?)
 }

@@ -2,7 +2,7 @@
 
 use redrive_core::ids::Tenant;
 use redrive_core::wire::{ChangesAnswer, HealthAnswer, LimitsAnswer, StatsAnswer};
-use redrive_engine::{StatsCall, TenantScope};
+use redrive_engine::StatsCall;
 
 use crate::app::App;
 use crate::auth::{AnyKey, TenantReader};
@@ -12,14 +12,7 @@ use crate::query::{FromQuery, Param, ParamKind, RawQuery, TENANT, TenantQuery, p
 
 pub(crate) async fn health(app: App, call: ApiCall<TenantReader, (), TenantQuery>) -> Result<Reply<HealthAnswer>> {
     let scope = call.who.scope(call.query.tenant.as_ref())?;
-    Ok(Reply::ok(health_of(&app, &scope).await?))
-}
-
-/// The store's health with what this server knows of freezes and backups.
-pub(crate) async fn health_of(app: &App, scope: &TenantScope) -> Result<HealthAnswer> {
-    let health = app.store.health(scope).await?.with_freeze(app.store.freeze().await?);
-    let backup = if *scope == TenantScope::All { app.backups.health() } else { None };
-    Ok(health.with_backup(backup))
+    Ok(Reply::ok(app.store.health(&scope).await?))
 }
 
 pub(crate) struct HourlyStatsQuery {

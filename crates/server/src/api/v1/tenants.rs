@@ -52,14 +52,5 @@ pub(crate) async fn health(app: App, call: ApiCall<TenantReader, Tenant, NoQuery
     if call.who.own_tenant().is_some_and(|own| *own != call.path) {
         return Err(redrive_engine::Error::NotFound("tenant").into());
     }
-    Ok(Reply::ok(tenant_health(&app, &call.path).await?))
-}
-
-/// With the rates that this server counts.
-pub(crate) async fn tenant_health(app: &App, tenant: &Tenant) -> Result<TenantHealth> {
-    let mut health = app.store.tenant_health(tenant).await?;
-    if let Some(limits) = &mut health.limits {
-        app.quotas.show(tenant, limits, app.store.now());
-    }
-    Ok(health)
+    Ok(Reply::ok(app.store.tenant_health(&call.path).await?))
 }

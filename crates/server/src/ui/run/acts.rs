@@ -86,15 +86,11 @@ pub(crate) async fn approve(app: App, visit: RunRequest, form: Form) -> Result<F
 /// A plain or forced replay, or one with the reviewed fix.
 pub(crate) async fn replay(app: App, visit: RunRequest, form: Form) -> Result<FormResult> {
     let at = named(&visit.who, visit.path)?;
-    let current = match form.exact("payload") {
-        Some(_) => Some(app.store.revision(&at, None).await?),
-        None => None,
-    };
     let request = ReplayRequest {
         force: form.has("force"),
         plan_hash: form.label("plan_hash"),
         reason: form.text("reason"),
-        ..super::fix::request(&form, current.as_ref())?
+        ..super::fix::request(&form)?
     };
     let answer = replay_as(&app, &visit.who, &at, request, form.bytes).await?;
     let waits = answer.state == redrive_core::run::StateName::Review;

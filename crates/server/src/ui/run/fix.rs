@@ -2,7 +2,6 @@
 
 use maud::{Markup, html};
 use redrive_core::json::{Tape, diff};
-use redrive_core::redact::{has_mark, restore, shown_json};
 use redrive_core::wire::{Fix, PlanAnswer, ReplayRequest, RevisionView};
 use redrive_engine::{DetailCall, RunRef};
 
@@ -64,17 +63,10 @@ impl FixDraft {
     }
 }
 
-/// The form as a request to the API. Values that the page masked are those of the current payload.
-pub(super) fn request(form: &Form, current: Option<&RevisionView>) -> Result<ReplayRequest> {
+/// The form as a request to the API.
+pub(super) fn request(form: &Form) -> Result<ReplayRequest> {
     let fix = match form.exact("payload").filter(|text| !text.trim().is_empty()) {
-        Some(text) => {
-            let original = current.and_then(|current| current.payload.as_ref()).map_or("", |payload| payload.get());
-            let text = restore(&text, original);
-            if has_mark(&text) && !has_mark(original) {
-                return Err(HttpProblem::invalid_field("payload", "has a mask whose value is not known: replace it"));
-            }
-            Some(Fix { json_patch: None, payload: Some(parse_free(text.as_bytes())?) })
-        }
+        Some(text) => Some(Fix { json_patch: None, payload: Some(parse_free(text.as_bytes())?) }),
         None => None,
     };
     Ok(ReplayRequest {
@@ -98,7 +90,7 @@ struct FixReview {
 }
 
 async fn review_fix(app: &App, who: &Visitor, at: &RunRef, current: &RevisionView, form: &Form) -> Result<FixReview> {
-    let mut wanted = request(form, Some(current))?;
+    let mut wanted = request(form)?;
     let before = compact(current.payload.as_ref().map_or("null", |payload| payload.get()));
     let edited = wanted.fix.as_ref().and_then(|fix| fix.payload.as_ref()).map(|raw| compact(raw.get()));
     let (operations, more) = match (Tape::of(&before), edited.as_deref().and_then(Tape::of)) {
@@ -195,7 +187,7 @@ fn send(run: &str, who: &Visitor, draft: &FixDraft, review: &FixReview) -> Marku
         form id="send" method="post" action=(format!("{run}/replay")) {
             (hidden("csrf", who.csrf()))
             (hidden("plan_hash", &review.plan.hash))
-            @if let Some(payload) = &review.payload { (hidden("payload", &shown_json(payload))) }
+            @if let Some(payload) = &review.payload { (hidden("payload", payload)) }
             @for (name, value) in pairs { @if !value.is_empty() { (hidden(name, value)) } }
             (reason_field(false))
         }
@@ -205,8 +197,7 @@ fn send(run: &str, who: &Visitor, draft: &FixDraft, review: &FixReview) -> Marku
 /// Pretty-prints the payload; numbers and strings keep their spelling.
 fn pretty(current: &RevisionView) -> String {
     let Some(raw) = &current.payload else { return String::new() };
-    let shown = shown_json(raw.get());
-    let text: &str = &shown;
+    let text = raw.get();
     if text.len() > PRETTY_MAX_BYTES || text.contains('\n') {
         return text.to_owned();
     }

@@ -47,7 +47,7 @@ fn named(who: &Visitor, (tenant, run_id): (Tenant, RunId)) -> Result<RunRef> {
     if who.own_tenant().is_some_and(|own| *own != tenant) {
         return Err(redrive_engine::Error::NotFound("run").into());
     }
-    Ok(RunRef { tenant: who.tenant(&[Some(&tenant)])?, run_id })
+    who.run(&[Some(&tenant)], run_id)
 }
 
 /// The data of the page.
@@ -61,7 +61,7 @@ struct RunPageData {
 
 impl RunPageData {
     async fn read(app: &App, who: &Visitor, at: &RunRef, pages: DetailCall) -> Result<Self> {
-        let run = read::read_run(app, who, at, pages).await?;
+        let run = read::read_run(app, at, pages).await?;
         let scope = TenantScope::One(at.tenant.clone());
         let (plan, duplicates, neighbours, queue) = tokio::join!(
             plan_of(app, at),
@@ -172,7 +172,7 @@ fn next_actions(data: &RunPageData, who: &Visitor) -> Markup {
 fn dead(data: &RunPageData, who: &Visitor, at: &str) -> Markup {
     let replayable = data.run.body.replayable;
     html! {
-        @if replayable || !data.run.body.redacted.is_empty() { a.button href=(format!("{at}/fix")) data-key="e" { "Replay with a fix…" } }
+        @if replayable { a.button href=(format!("{at}/fix")) data-key="e" { "Replay with a fix…" } }
         @if let Some(step) = data.in_doubt().next() {
             a.button.primary href="#reconcile" { "Reconcile " (visible(step.name.as_str())) "…" }
         } @else if !replayable {
@@ -234,8 +234,6 @@ fn facts_of(data: &RunPageData, now: Timestamp) -> Markup {
     time("Received", Some(run.received_at));
     time("Next attempt", run.next_attempt_at);
     time("Deferred until", run.deferred_until);
-    time("Payload until", body.retention.and_then(|retention| retention.payload_until));
-    time("Removed", body.retention.and_then(|retention| retention.remove_at));
     rows.push(fact(
         "Resumable",
         &html! { @if body.resumable { "yes, from its recorded steps" } @else { "no, it starts over" } },

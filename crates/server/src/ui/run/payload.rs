@@ -7,8 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use maud::{Markup, html};
 use redrive_core::ids::{RunId, Tenant};
 use redrive_core::json::{At, DiffOperation, JsonKind, Tape};
-use redrive_core::redact::{Redactor, shown_json};
-use redrive_core::wire::{NotReplayableBecause, PayloadOmitted, RawJson};
+use redrive_core::wire::{PayloadOmitted, RawJson};
 
 use super::super::components::{bytes, grouped, head, isolated, pager, panel, visible};
 use super::super::layout::Tab;
@@ -35,9 +34,9 @@ const ROW_BYTES: usize = 16;
 /// Levels that are expanded at first.
 const OPEN_LEVELS: usize = 2;
 
-/// The content of a stored payload, as pages show it: well-known secrets are masked.
+/// The content of a stored payload.
 pub(super) enum PayloadContent<'a> {
-    Json(Cow<'a, str>),
+    Json(&'a str),
     Bytes(Vec<u8>),
     Omitted(&'a PayloadOmitted),
     Nothing,
@@ -46,11 +45,8 @@ pub(super) enum PayloadContent<'a> {
 impl<'a> PayloadContent<'a> {
     pub(super) fn of(json: Option<&'a RawJson>, base64: Option<&str>, omitted: Option<&'a PayloadOmitted>) -> Self {
         match (json, base64, omitted) {
-            (Some(json), ..) => Self::Json(shown_json(json.get())),
-            (None, Some(text), _) => {
-                let bytes = STANDARD.decode(text).unwrap_or_default();
-                Self::Bytes(Redactor::of_secrets().bytes(&bytes).map_or(bytes, |(masked, _)| masked))
-            }
+            (Some(json), ..) => Self::Json(json.get()),
+            (None, Some(text), _) => Self::Bytes(STANDARD.decode(text).unwrap_or_default()),
             (None, None, Some(omitted)) => Self::Omitted(omitted),
             (None, None, None) => Self::Nothing,
         }
@@ -69,7 +65,6 @@ pub(super) fn panel_of(data: &RunPageData) -> Markup {
     let body = &data.run.body;
     let content =
         PayloadContent::of(body.payload.as_ref(), body.payload_base64.as_deref(), body.payload_omitted.as_ref());
-    let expired = body.not_replayable_because == Some(NotReplayableBecause::PayloadExpired);
     let page = format!("{}/payload", data.at());
     let size = content.bytes().len();
     let end = html! {
@@ -83,19 +78,7 @@ pub(super) fn panel_of(data: &RunPageData) -> Markup {
         PayloadContent::Bytes(all) => (hex(all, 0, 512)),
         PayloadContent::Omitted(omitted) => p.muted { "Not stored, because it was too large to send: " (bytes(omitted.bytes))
             ", SHA-256 " code { (visible(omitted.sha256.as_str())) } ". The run can’t be replayed." },
-        PayloadContent::Nothing if expired => p.muted {
-            "Deleted, because its retention is over. The run can be replayed with a new payload only." },
-        PayloadContent::Nothing if body.payload_hidden => p.muted {
-            "Hidden: this session’s key may read runs but not payloads, headers, outputs, responses and error texts."
-        },
         PayloadContent::Nothing => p.muted { "No payload was sent." },
-    } @if !body.redacted.is_empty() {
-        p.muted { "Masked before it was stored:"
-            @for (n, part) in body.redacted.iter().enumerate() {
-                @if n > 0 { "," } " " code { (visible(if part.at.is_empty() { "the payload" } else { &part.at })) } " (" (visible(&part.kind)) ")"
-            }
-            @if !body.replayable { ". A replay needs a fix." } @else { "." }
-        }
     } } };
     panel("payload", "Payload", &end, &shown)
 }
@@ -313,7 +296,7 @@ pub(crate) async fn sent_page(app: App, visit: PageRequest<(Tenant, RunId, Attem
             div.body { (diff(&found.diff, found.diff_cut)) }
         }))
         @if let Some(payload) = &found.payload {
-            (panel("sent", "As sent", &html! {}, &html! { div.body { (tree(&shown_json(payload.get()), TREE_NODES)) } }))
+            (panel("sent", "As sent", &html! {}, &html! { div.body { (tree(payload.get(), TREE_NODES)) } }))
         }
     };
     Ok(PageContent::new(format!("Attempt {attempt} of {}", at.run_id), Tab::Runs, main))
@@ -326,8 +309,8 @@ pub(crate) fn diff(operations: &[DiffOperation], more: bool) -> Markup {
             pre.diff tabindex="0" {
                 @for DiffOperation { path, old, new, .. } in operations {
                     span.faint { bdi { (visible(if path.is_empty() { "the whole payload" } else { path })) } } "\n"
-                    @if let Some(old) = old { del { bdi { "- " (visible(&shown_json(old))) } } }
-                    @if let Some(new) = new { ins { bdi { "+ " (visible(&shown_json(new))) } } }
+                    @if let Some(old) = old { del { bdi { "- " (visible(old)) } } }
+                    @if let Some(new) = new { ins { bdi { "+ " (visible(new)) } } }
                 }
             }
         }

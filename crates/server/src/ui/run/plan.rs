@@ -2,7 +2,6 @@
 
 use maud::{Markup, html};
 use redrive_core::ledger::Will;
-use redrive_core::redact::shown_json;
 use redrive_core::run::StateName;
 use redrive_core::wire::{PlanAnswer, PlanStep, StepView};
 
@@ -86,9 +85,7 @@ fn words(code: &str) -> Markup {
         "replays_used" => html! { "the queue’s replay limit is reached." },
         "too_many_attempts" => html! { "the attempt limit is reached." },
         "too_many_revisions" => html! { "the revision limit is reached." },
-        "not_replayable" => {
-            html! { "the payload is not stored as it was sent. Replay it with a fix, or start the work again at its source." }
-        }
+        "not_replayable" => html! { "the payload is not stored. Start the work again at its source." },
         "closed" => html! { "the run is closed." },
         "in_flight" => html! { "an attempt is running." },
         other => html! { code { (visible(other)) } },
@@ -107,7 +104,7 @@ fn review(data: &RunPageData, who: &Visitor) -> Markup {
         div.body.ask id="approve" {
             p { "Requested by " (isolated(&review.asked_by)) " " (ago(review.asked_at, data.run.summary.updated_at.max(review.asked_at)))
                 ". Expires " time title=(exact(review.expires_at)) { (exact(review.expires_at)) } "." }
-            @if let Some(proposed) = &review.proposed { pre tabindex="0" { bdi { (visible(&shown_json(proposed.get()))) } } }
+            @if let Some(proposed) = &review.proposed { pre tabindex="0" { bdi { (visible(proposed.get())) } } }
             div.bar {
                 (post_form(&format!("{at}/approve"), who.csrf(), &approve))
                 (post_form(&format!("{at}/reject"), who.csrf(), &html! {

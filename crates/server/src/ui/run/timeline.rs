@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use maud::{Markup, html};
 use redrive_core::pattern::is_own_frame;
-use redrive_core::redact::shown_json;
 use redrive_core::run::StateName;
 use redrive_core::time::{ClientTime, Timestamp};
 use redrive_core::verdict::{Change, Verdict};
@@ -123,7 +122,7 @@ fn evidence(attempt: &AttemptView) -> Markup {
             }
         }
         @if let Some(partial) = &attempt.partial_output { (folded_text("Partial output", &partial.decode())) }
-        @if let Some(output) = &attempt.output { (folded_text("Output", &shown_json(output.get()))) }
+        @if let Some(output) = &attempt.output { (folded_text("Output", output.get())) }
     }
 }
 

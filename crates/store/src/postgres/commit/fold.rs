@@ -7,7 +7,6 @@ use tokio_postgres::Transaction;
 use crate::numbers::counted;
 use crate::postgres::connection::failure::classify;
 use crate::postgres::reads::columns::number;
-use crate::shared::hours::SPEND_KEPT_MS;
 use crate::shared::patterns::PATTERN_HOURS_KEPT_MS;
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::model::Swept;
@@ -45,7 +44,7 @@ impl DeltaTable {
         match self {
             Self::Counters => counters(&taken),
             Self::Hours => hours(&taken),
-            Self::Spend => spend(&taken, now),
+            Self::Spend => spend(&taken),
             Self::Patterns => patterns(&taken, now),
         }
     }
@@ -159,9 +158,7 @@ fn hours(taken: &str) -> String {
     )
 }
 
-/// Days that no budget asks for any more are deleted, of tenants that have spent.
-fn spend(taken: &str, now: Timestamp) -> String {
-    let oldest = now.day().minus_ms(SPEND_KEPT_MS).as_millis();
+fn spend(taken: &str) -> String {
     format!(
         "WITH {taken}, own AS (
              INSERT INTO retry_spend (tenant, day, tokens, cost_micros)
@@ -170,8 +167,6 @@ fn spend(taken: &str, now: Timestamp) -> String {
              ON CONFLICT (tenant, day) DO UPDATE SET
                  tokens = least(retry_spend.tokens::numeric + excluded.tokens, {SUM_MAX})::bigint,
                  cost_micros = least(retry_spend.cost_micros::numeric + excluded.cost_micros, {SUM_MAX})::bigint
-         ), forgotten AS (
-             DELETE FROM retry_spend WHERE day < {oldest} AND tenant IN (SELECT tenant FROM taken)
          )
          SELECT count(*) FROM taken"
     )

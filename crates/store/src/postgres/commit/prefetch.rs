@@ -8,7 +8,6 @@ use std::sync::LazyLock;
 
 use redrive_core::ids::{RunId, Tenant};
 use redrive_core::lifecycle::Outcome;
-use redrive_core::time::Timestamp;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
@@ -20,7 +19,6 @@ use crate::postgres::reads::columns::{number, parsed};
 use crate::postgres::rows::PgRows;
 use crate::postgres::rows::breakers::{CONCERNED, GENERATION};
 use crate::postgres::rows::runs::NEXT_NUMBERS;
-use crate::shared::vault::{ROTATIONS, TransactionKeys};
 use redrive_engine::Map;
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::model::RunRef;
@@ -136,7 +134,6 @@ impl PgRows<'_> {
         (self.breakers.read, self.breakers.tenants) = (Some(opened.breakers), tenants);
         let again = self.note_found_runs(&reads);
         self.take_last_failures(&again)?;
-        self.keys = TransactionKeys::new(opened.rotations, Timestamp::from_millis(opened.now_ms));
         Ok(opened.now_ms)
     }
 
@@ -188,13 +185,11 @@ struct Opened {
     breakers: (Vec<Row>, Vec<Row>),
     numbers: Vec<Row>,
     now_ms: i64,
-    /// Of tenants' keys; 0 without encryption.
-    rotations: i64,
 }
 
 /// Prepares the statements first: while one is being prepared, others would overtake it.
 pub(crate) fn prepare(connection: &mut WriterConnection) -> Result<()> {
-    let all = [RUNS.as_str(), PATTERNS.as_str(), NOW, NEXT_NUMBERS, GENERATION, CONCERNED.as_str(), ROTATIONS];
+    let all = [RUNS.as_str(), PATTERNS.as_str(), NOW, NEXT_NUMBERS, GENERATION, CONCERNED.as_str()];
     let prepared = connection.wait(connection.session.statements.prepare_all(&connection.session.client, "reads", all));
     connection.noted(prepared)
 }
@@ -226,15 +221,12 @@ async fn open(
         read(session, 1, GENERATION, &[]),
         read(session, 1, &CONCERNED, &of_breakers),
         read(session, new_runs, NEXT_NUMBERS, &of_numbers),
-        read(session, usize::from(session.vault.is_on()), ROTATIONS, &[]),
     );
     // In order: the first failure is the cause of the others.
     opened.0?;
     let (runs, patterns, now) = (opened.1?, opened.2?, opened.3?);
     let now_ms = now.first().map_or(0, |row| row.get(0));
-    let (breakers, numbers) = ((opened.4?, opened.5?), opened.6?);
-    let rotations = opened.7?.first().map_or(0, |row| row.get(0));
-    Ok(Opened { runs, patterns, breakers, numbers, now_ms, rotations })
+    Ok(Opened { runs, patterns, breakers: (opened.4?, opened.5?), numbers: opened.6?, now_ms })
 }
 
 /// Numbers of tenants that this writer has used. They never change within one database.

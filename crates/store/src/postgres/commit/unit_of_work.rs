@@ -5,7 +5,6 @@ use crate::shared::records::FromRow as _;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::LazyLock;
 
-use redrive_core::audit::ChainedEntry;
 use redrive_core::ids::RunId;
 use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
@@ -58,7 +57,6 @@ pub(crate) struct PendingAttempt {
 }
 
 pub(crate) struct PendingPayload {
-    pub(crate) tenant: i64,
     pub(crate) kind: i64,
     pub(crate) digest: Vec<u8>,
     pub(crate) about: Vec<u8>,
@@ -137,8 +135,6 @@ pub(crate) struct PendingWrites {
     /// Runs whose open effects become unknown, and since when.
     pub(crate) doubts: BTreeMap<i64, i64>,
     pub(crate) tally: Option<(CounterDeltas, Timestamp)>,
-    /// The last of them is the new head.
-    pub(crate) audit: Vec<ChainedEntry>,
 }
 
 /// The columns of a run: those of [`RunRow`], then those of [`LoadedRun`].
@@ -185,18 +181,6 @@ impl UnitOfWork {
             order_key: parsed_or_none(row, at + 2, "order key")?,
             severity: word(Severity::ALL, number(row, at + 3)?, "severity")?,
         })
-    }
-
-    /// Forgets runs whose rows were deleted.
-    pub(crate) fn forget_runs(&mut self, runs: &[i64]) {
-        for run in runs {
-            if let Some(removed) = self.runs.remove(run) {
-                self.named.insert((removed.row.tenant, removed.row.run_id.clone()), None);
-            }
-            self.unlocked.remove(run);
-            self.last_failures.remove(run);
-        }
-        self.attempts.retain(|(run, _), _| !runs.contains(run));
     }
 
     pub(crate) fn row(&self, run: i64) -> Option<RunRow> {

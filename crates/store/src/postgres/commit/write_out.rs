@@ -4,9 +4,7 @@
 
 use std::sync::LazyLock;
 
-use redrive_core::audit::ChainedEntry;
 use redrive_core::lifecycle::Outcome;
-use redrive_core::retention::EndedAs;
 use redrive_core::run::StateName;
 use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
@@ -20,7 +18,7 @@ use crate::postgres::connection::PgSession;
 use crate::postgres::rows::PgRows;
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::runs::document::{StateColumns, position};
-use redrive_engine::runs::run_row::{RunRow, key_hash};
+use redrive_engine::runs::run_row::key_hash;
 
 /// The values of one column, one of each row.
 pub(crate) type ColumnValues<'a> = Box<dyn ToSql + Sync + 'a>;
@@ -138,9 +136,6 @@ impl UnitOfWork {
         if !out.sent.is_empty() {
             writes.push(sent_payloads(out));
         }
-        if let Some(last) = out.audit.last() {
-            writes.extend([audit_entries(&out.audit), audit_head(last)]);
-        }
         writes.extend(out.tally.iter().flat_map(|(tally, now)| counter_deltas::append(tally, *now)));
         writes
     }
@@ -168,7 +163,6 @@ impl PendingWrites {
             && self.sent.is_empty()
             && self.doubts.is_empty()
             && self.tally.is_none()
-            && self.audit.is_empty()
     }
 }
 
@@ -193,8 +187,7 @@ impl RunWrite<'_> {
     }
 }
 
-const STATEMENTS: &[&str] =
-    &[PATTERNS, ALIASES, UPDATE_RUNS, ATTEMPTS, PAYLOADS, MOVES, PATTERN_EVENTS, DOUBTS, SENT, AUDIT, AUDIT_HEAD];
+const STATEMENTS: &[&str] = &[PATTERNS, ALIASES, UPDATE_RUNS, ATTEMPTS, PAYLOADS, MOVES, PATTERN_EVENTS, DOUBTS, SENT];
 
 const PATTERNS: &str =
     "INSERT INTO patterns (id, public_id, tenant, fp_version, fp_hash, template, reason, category, count,
@@ -237,13 +230,8 @@ fn said(label: &Option<Label>) -> Option<&[u8]> {
     label.as_ref().map(|label| label.as_str().as_bytes())
 }
 
-/// Written where the time of the end is.
-fn ended_as(row: &RunRow) -> Option<i64> {
-    row.ended_as().map(|ended_as| position(EndedAs::ALL, &ended_as))
-}
-
 /// The columns of a new run and their types.
-const NEW_RUN_COLUMNS: [(&str, &str); 36] = [
+const NEW_RUN_COLUMNS: [(&str, &str); 34] = [
     ("id", "bigint"),
     ("tenant", "bigint"),
     ("queue", "bigint"),
@@ -278,8 +266,6 @@ const NEW_RUN_COLUMNS: [(&str, &str); 36] = [
     ("merged_into", "text"),
     ("assigned_to", "bytea"),
     ("unleasable", "bigint"),
-    ("ended_at", "bigint"),
-    ("ended_as", "bigint"),
 ];
 static INSERT_RUNS: LazyLock<String> = LazyLock::new(|| {
     let names: Vec<&str> = NEW_RUN_COLUMNS.iter().map(|(name, _)| *name).collect();
@@ -323,8 +309,6 @@ fn insert_runs<'a>(new: &'a [RunWrite<'a>]) -> Write<'a> {
         column(new, |RunWrite { state, .. }| state.merged_into.as_ref().map(|into| into.as_str())),
         column(new, |RunWrite { run, .. }| said(&run.assigned_to)),
         column(new, |RunWrite { state, .. }| state.unleasable.then_some(1_i64)),
-        column(new, |RunWrite { run, .. }| run.row.ended_at.map(Timestamp::as_millis)),
-        column(new, |RunWrite { run, .. }| ended_as(&run.row)),
     ];
     Write::new(&INSERT_RUNS, columns)
 }
@@ -335,7 +319,7 @@ const UPDATE_RUNS: &str = "UPDATE runs SET queue = new.queue, state = new.state,
          deferred_until = new.deferred_until, agent = new.agent, model = new.model, provider = new.provider,
          tool = new.tool, step = new.step, held_by = new.held_by, merged_into = new.merged_into, replays = new.replays,
          life = new.life, assigned_to = new.assigned_to, unleasable = new.unleasable,
-         lease_request = new.lease_request, ended_at = new.ended_at, ended_as = new.ended_as
+         lease_request = new.lease_request
      FROM (SELECT unnest($1::bigint[]) AS id, unnest($2::bigint[]) AS queue, unnest($3::bigint[]) AS state,
          unnest($4::bigint[]) AS detail, unnest($5::bigint[]) AS due, unnest($6::bigint[]) AS wake,
          unnest($7::bigint[]) AS attempt, unnest($8::bigint[]) AS revision, unnest($9::text[]) AS reason,
@@ -344,8 +328,7 @@ const UPDATE_RUNS: &str = "UPDATE runs SET queue = new.queue, state = new.state,
          unnest($16::bytea[]) AS model, unnest($17::bytea[]) AS provider, unnest($18::bytea[]) AS tool,
          unnest($19::bytea[]) AS step, unnest($20::bytea[]) AS held_by, unnest($21::text[]) AS merged_into,
          unnest($22::bigint[]) AS replays, unnest($23::bytea[]) AS life, unnest($24::bytea[]) AS assigned_to,
-         unnest($25::bigint[]) AS unleasable, unnest($26::text[]) AS lease_request,
-         unnest($27::bigint[]) AS ended_at, unnest($28::bigint[]) AS ended_as) AS new
+         unnest($25::bigint[]) AS unleasable, unnest($26::text[]) AS lease_request) AS new
      WHERE runs.id = new.id";
 
 fn update_runs<'a>(known: &'a [RunWrite<'a>]) -> Write<'a> {
@@ -376,8 +359,6 @@ fn update_runs<'a>(known: &'a [RunWrite<'a>]) -> Write<'a> {
         column(known, |RunWrite { run, .. }| said(&run.assigned_to)),
         column(known, |RunWrite { state, .. }| state.unleasable.then_some(1_i64)),
         column(known, |RunWrite { run, .. }| run.row.request()),
-        column(known, |RunWrite { run, .. }| run.row.ended_at.map(Timestamp::as_millis)),
-        column(known, |RunWrite { run, .. }| ended_as(&run.row)),
     ];
     Write::new(UPDATE_RUNS, columns)
 }
@@ -506,39 +487,6 @@ fn sent_payloads(out: &PendingWrites) -> Write<'_> {
         column(sent.values(), |sent| sent.body.as_slice()),
     ];
     Write::new(SENT, columns)
-}
-
-const AUDIT: &str =
-    "INSERT INTO audit (seq, at, actor, role, action, tenant, subject, before, after, reason, operation,
-         source, request_id, hash)
-     SELECT unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::text[]), unnest($4::text[]), unnest($5::text[]),
-         unnest($6::text[]), unnest($7::text[]), unnest($8::text[]), unnest($9::text[]), unnest($10::text[]),
-         unnest($11::text[]), unnest($12::text[]), unnest($13::text[]), unnest($14::bytea[])";
-
-fn audit_entries(entries: &[ChainedEntry]) -> Write<'_> {
-    let columns = [
-        column(entries, |entry| entry.seq),
-        column(entries, |entry| entry.record.at.as_millis()),
-        column(entries, |entry| entry.record.actor.as_str()),
-        column(entries, |entry| entry.record.role.as_deref()),
-        column(entries, |entry| entry.record.action.as_str()),
-        column(entries, |entry| entry.record.tenant.as_deref()),
-        column(entries, |entry| entry.record.subject.as_str()),
-        column(entries, |entry| entry.record.before.as_deref()),
-        column(entries, |entry| entry.record.after.as_deref()),
-        column(entries, |entry| entry.record.reason.as_deref()),
-        column(entries, |entry| entry.record.operation.as_deref()),
-        column(entries, |entry| entry.record.from.as_deref()),
-        column(entries, |entry| entry.record.request_id.as_deref()),
-        column(entries, |entry| entry.hash.0.as_slice()),
-    ];
-    Write::new(AUDIT, columns)
-}
-
-const AUDIT_HEAD: &str = "UPDATE audit_marks SET seq = $1, hash = $2, at = $3 WHERE name = 'head'";
-
-fn audit_head(last: &ChainedEntry) -> Write<'_> {
-    Write::new(AUDIT_HEAD, []).with(last.seq).with(last.hash.0.as_slice()).with(last.record.at.as_millis())
 }
 
 #[cfg(test)]

@@ -17,13 +17,13 @@ use crate::postgres::commit::write_out;
 use crate::postgres::commit::writer_connection::{FailureKind, WriterConnection};
 use crate::postgres::connection::failure::classify;
 use crate::postgres::rows::PgRows;
+use redrive_engine::breakers;
 use redrive_engine::counters::CounterDeltas;
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::failpoint;
 use redrive_engine::ports::backend::Unpaced;
 use redrive_engine::ports::rows::EngineRows as _;
 use redrive_engine::tx::{Tx, TxCache};
-use redrive_engine::{audit, breakers};
 
 /// Commands in one transaction.
 pub(crate) const BATCH_MAX_COMMANDS: usize = 1_024;
@@ -242,7 +242,6 @@ impl Writer {
             policies: &shared.policies,
             known,
             counters: CounterDeltas::default(),
-            audit: Vec::new(),
             pace: &Unpaced,
             wake: false,
         };
@@ -252,7 +251,6 @@ impl Writer {
             Ok::<_, Error>(())
         })?;
         breakers::fold(&mut batch)?;
-        audit::chain(&mut batch)?;
         let Tx { wake, counters, .. } = batch;
         rows.fold(counters, now)?;
         failpoint::pass("before_commit");

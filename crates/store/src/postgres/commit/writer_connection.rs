@@ -126,16 +126,12 @@ impl WriterConnection {
     }
 
     pub(crate) fn query(&mut self, sql: &str, values: Values<'_>) -> Result<Vec<Row>> {
-        let PgSession { client, statements, .. } = &self.session;
+        let PgSession { client, statements } = &self.session;
         let found = self.wait(async {
             let statement = statements.prepared(client, sql).await?;
             client.query(&statement, values).await
         });
-        let rows = self.noted(found)?;
-        if self.session.vault.is_on() {
-            self.snapshot(async |snapshot| snapshot.learn_keys(&rows).await)?;
-        }
-        Ok(rows)
+        self.noted(found)
     }
 
     /// The first row, if there is one.
@@ -145,7 +141,8 @@ impl WriterConnection {
 
     /// Reads with the readers' code inside the open transaction.
     pub(crate) fn snapshot<T>(&mut self, read: impl AsyncFnOnce(Snapshot<'_>) -> Result<T>) -> Result<T> {
-        let found = self.wait(read(self.session.snapshot()));
+        let PgSession { client, statements } = &self.session;
+        let found = self.wait(read(Snapshot::new(client, statements)));
         found.map_err(|error| {
             let error = classify(error);
             let how =
@@ -157,7 +154,7 @@ impl WriterConnection {
 
     /// Returns the number of changed rows.
     pub(crate) fn execute(&mut self, sql: &str, values: Values<'_>) -> Result<u64> {
-        let PgSession { client, statements, .. } = &self.session;
+        let PgSession { client, statements } = &self.session;
         let changed = self.wait(async {
             let statement = statements.prepared(client, sql).await?;
             client.execute(&statement, values).await

@@ -1,7 +1,6 @@
-//! The address of the database and its encryption in transit, from `postgres://…?sslmode=…&sslrootcert=…`.
+//! The address of the database and its encryption, from `postgres://…?sslmode=…&sslrootcert=…`.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_postgres::Config;
@@ -9,7 +8,6 @@ use tokio_postgres::config::SslMode;
 
 use crate::postgres::connection::tls::{Tls, Trust};
 use redrive_engine::error::{Error, PortResult as Result};
-use redrive_engine::vault::Vault;
 
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// A vanished peer is noticed after about half a minute.
@@ -23,8 +21,6 @@ const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(25);
 pub(crate) struct Address {
     pub(crate) config: Config,
     pub(crate) tls: Option<Tls>,
-    /// Opens sealed values that are read over its connections.
-    pub(crate) vault: Arc<Vault>,
 }
 
 /// The encryption that the address asks for, as libpq reads it.
@@ -55,15 +51,11 @@ impl Address {
                 (false, None) => Trust::Anybody,
             })?),
         };
-        Ok(Self { config, tls, vault: Arc::new(Vault::off()) })
+        Ok(Self { config, tls })
     }
 }
 
 impl Address {
-    pub(crate) fn with_vault(self, vault: Arc<Vault>) -> Self {
-        Self { vault, ..self }
-    }
-
     /// For messages; without the password.
     pub(crate) fn name(&self) -> String {
         use tokio_postgres::config::Host;

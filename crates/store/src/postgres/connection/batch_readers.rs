@@ -129,7 +129,6 @@ impl BatchReader {
             policies: &self.shared.policies,
             known: &mut known,
             counters: CounterDeltas::default(),
-            audit: Vec::new(),
             pace: &Unpaced,
             wake: false,
         });

@@ -13,7 +13,6 @@ pub(crate) mod tls;
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::timeout;
@@ -23,7 +22,6 @@ use crate::postgres::connection::address::Address;
 use crate::postgres::connection::failure::classify;
 use crate::postgres::connection::snapshot::{Snapshot, Statements};
 use redrive_engine::error::{Error, PortResult, Result};
-use redrive_engine::vault::Vault;
 
 /// The oldest PostgreSQL that is tested.
 const VERSION_MIN: i64 = 140_000;
@@ -57,12 +55,11 @@ pub(crate) type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub(crate) struct PgSession {
     pub(crate) client: Client,
     pub(crate) statements: Statements,
-    pub(crate) vault: Arc<Vault>,
 }
 
 impl PgSession {
     pub(crate) fn snapshot(&self) -> Snapshot<'_> {
-        Snapshot::new(&self.client, &self.statements, &self.vault)
+        Snapshot::new(&self.client, &self.statements)
     }
 }
 
@@ -85,7 +82,7 @@ async fn open(address: &Address, drive: impl FnOnce(Driver)) -> PortResult<PgSes
         }
     };
     client.batch_execute(LIMITS).await?;
-    let session = PgSession { client, statements: Statements::default(), vault: address.vault.clone() };
+    let session = PgSession { client, statements: Statements::default() };
     check(&session).await?;
     Ok(session)
 }

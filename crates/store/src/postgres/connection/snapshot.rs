@@ -6,10 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, Statement};
 
-use crate::postgres::reads::columns::Columns as _;
-use crate::shared::vault::{key_by_id, read_key};
 use redrive_engine::error::PortResult as Result;
-use redrive_engine::vault::{SealedColumn, Vault};
 
 /// Lists build their statement from the filter; beyond this the cache is cleared.
 const STATEMENTS_MAX: usize = 256;
@@ -72,51 +69,15 @@ impl Statements {
 pub(crate) struct Snapshot<'a> {
     client: &'a Client,
     statements: &'a Statements,
-    vault: &'a Vault,
 }
 
 impl<'a> Snapshot<'a> {
-    pub(crate) fn new(client: &'a Client, statements: &'a Statements, vault: &'a Vault) -> Self {
-        Self { client, statements, vault }
-    }
-
-    pub(crate) fn vault(&self) -> &'a Vault {
-        self.vault
+    pub(crate) fn new(client: &'a Client, statements: &'a Statements) -> Self {
+        Self { client, statements }
     }
 
     pub(crate) async fn rows(&self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>> {
         let statement = self.statements.prepared(self.client, sql).await?;
-        let rows = self.client.query(&statement, values).await?;
-        self.learn_keys(&rows).await?;
-        Ok(rows)
+        Ok(self.client.query(&statement, values).await?)
     }
-
-    /// Reads the data keys that these rows need.
-    pub(crate) async fn learn_keys(&self, rows: &[Row]) -> Result<()> {
-        if !self.vault.is_on() {
-            return Ok(());
-        }
-        for id in missing_keys(self.vault, rows)? {
-            let statement = self.statements.prepared(self.client, &key_by_id()).await?;
-            if let Some(row) = self.client.query_opt(&statement, &[&id]).await? {
-                self.vault.learn(&read_key(&row)?)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The keys of sealed columns that the vault does not know.
-fn missing_keys(vault: &Vault, rows: &[Row]) -> Result<HashSet<i64>> {
-    let Some(first) = rows.first() else { return Ok(HashSet::new()) };
-    let is_sealed = |name: &str| SealedColumn::ALL.iter().any(|column| column.place().1 == name);
-    let sealed: Vec<usize> =
-        (0..first.len()).filter(|at| first.columns().get(*at).is_some_and(|column| is_sealed(column.name()))).collect();
-    let mut missing = HashSet::new();
-    for row in rows {
-        for at in &sealed {
-            missing.extend(row.bytes_or_none(*at)?.and_then(|stored| vault.missing_key(stored)));
-        }
-    }
-    Ok(missing)
 }

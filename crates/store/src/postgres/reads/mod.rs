@@ -15,7 +15,6 @@ use crate::postgres::connection::failure::classify;
 use crate::postgres::connection::snapshot::Snapshot;
 use crate::shared::reader::{SqlParam, SqlParams, SqlReader, SqlRows};
 use redrive_engine::error::{BoxError, Error, PortResult as Result};
-use redrive_engine::vault::Vault;
 
 impl SqlReader for Snapshot<'_> {
     type Row = Row;
@@ -51,17 +50,13 @@ impl SqlReader for Snapshot<'_> {
     fn classify(error: BoxError) -> Error {
         classify(error)
     }
-
-    fn vault(&self) -> &Vault {
-        Snapshot::vault(self)
-    }
 }
 
 /// By the tenant's names, so that other tenants' queues cost nothing.
-pub(crate) const QUEUES_OF_TENANT: &str = "(SELECT id FROM queues WHERE declared = 1 LIMIT $2)
+pub(crate) const QUEUES_OF_TENANT: &str = "SELECT id FROM queues WHERE declared = 1
      UNION SELECT id FROM queues WHERE name = 'default'
-     UNION (SELECT queues.id FROM tenant_names JOIN queues ON queues.name = tenant_names.name
-         WHERE tenant_names.tenant = $1 AND tenant_names.kind = 0 LIMIT $2)
+     UNION SELECT queues.id FROM tenant_names JOIN queues ON queues.name = tenant_names.name
+         WHERE tenant_names.tenant = $1 AND tenant_names.kind = 0
      ORDER BY 1";
 
 impl ToSql for SqlParam {

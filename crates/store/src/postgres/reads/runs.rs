@@ -11,7 +11,7 @@ use crate::shared::columns::{label, number, owned, parsed, time, whole};
 use crate::shared::duplicates::{DUPLICATES_MAX, DuplicateKey, DuplicateMatches, SAME_PATTERN_RUNS};
 use crate::shared::filter::SearchWords;
 use crate::shared::reader::{RunQueries, SqlParam, SqlParams, SqlReader};
-use crate::shared::records::{PAYLOAD_COLUMNS, STEP_SIZES, read_payload};
+use crate::shared::records::{STEP_SIZES, read_payload};
 use crate::shared::scan::{RangeSelect, RangeStart, ScannedRun};
 use redrive_engine::error::{BoxError, PortResult as Result};
 use redrive_engine::model::RunRef;
@@ -154,16 +154,11 @@ impl RunQueries for Snapshot<'_> {
     async fn payloads(&self, revisions: &[(i64, u32)]) -> Result<Vec<(i64, Result<StoredPayload>)>> {
         let (runs, revisions): (Vec<i64>, Vec<i64>) =
             revisions.iter().map(|(run, revision)| (*run, i64::from(*revision))).unzip();
-        let sql = format!(
-            "SELECT payload.*, q_run, q_revision FROM unnest($1::bigint[], $2::bigint[]) AS q(q_run, q_revision)
+        let sql = "SELECT payload.*, q_run FROM unnest($1::bigint[], $2::bigint[]) AS q(q_run, q_revision)
              CROSS JOIN LATERAL (
-                 SELECT {PAYLOAD_COLUMNS} FROM payloads WHERE run = q_run AND revision = q_revision LIMIT 1) AS payload"
-        );
+                 SELECT kind, about, body FROM payloads WHERE run = q_run AND revision = q_revision LIMIT 1) AS payload";
         let values = [SqlParam::Numbers(runs), SqlParam::Numbers(revisions)];
-        SqlReader::rows(self, &sql, &values).await?.read(|row| {
-            let (run, revision) = (number(row, 4)?, whole(row, 5, "revision")?);
-            Ok((run, read_payload(SqlReader::vault(self), run, revision, row)))
-        })
+        SqlReader::rows(self, sql, &values).await?.read(|row| Ok((number(row, 3)?, read_payload(row))))
     }
 }
 

@@ -1,8 +1,6 @@
 //! Attempts, payloads and history.
 
 use crate::shared::records::{ATTEMPT_COLUMNS, FromRow as _};
-use crate::shared::vault::{about_of, encoded_note, insert_late_failure, sealed, sealed_or_none};
-use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use redrive_core::lifecycle::Outcome;
@@ -12,13 +10,12 @@ use redrive_core::time::Timestamp;
 use crate::postgres::commit::unit_of_work::{PendingAttempt, PendingMove, PendingPayload, PendingSent};
 use crate::postgres::reads::columns::{bytes, owned};
 use crate::postgres::rows::PgRows;
+use redrive_engine::codec::encode;
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::model::{NewSentPayload, PayloadKind};
 use redrive_engine::ports::rows::{AttemptRecord, AttemptRows, NewMove, NewRevision};
 use redrive_engine::runs::attempts::StoredAttempt;
 use redrive_engine::runs::document::position;
-use redrive_engine::runs::run_row::RunRow;
-use redrive_engine::vault::{SealedCell, SealedColumn};
 
 static ONE: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {ATTEMPT_COLUMNS} FROM attempts WHERE run = $1 AND attempt = $2"));
@@ -100,8 +97,6 @@ impl AttemptRows for PgRows<'_> {
     }
 
     fn put_attempt(&mut self, ended: &AttemptRecord<'_>, now: Timestamp) -> Result<()> {
-        let cell = SealedCell::of_run(SealedColumn::AttemptBody, ended.tenant, ended.run, ended.attempt);
-        let body = sealed(self, &cell, ended.body)?.into_owned();
         let kept = PendingAttempt {
             kept: StoredAttempt {
                 attempt: ended.attempt,
@@ -115,15 +110,18 @@ impl AttemptRows for PgRows<'_> {
                 origin: ended.origin.clone(),
             },
             fingerprint: ended.fingerprint.map(|f| (i64::from(f.version), f.hash.cast_signed())),
-            body,
+            body: ended.body.to_vec(),
             late: ended.late,
         };
         self.unit.out.attempts.insert((ended.run, ended.attempt), kept);
         Ok(())
     }
 
-    fn insert_late_failure(&mut self, row: &RunRow, attempt: u32, epoch: u64, body: &[u8]) -> Result<()> {
-        insert_late_failure(self, row, attempt, epoch, body)
+    fn insert_late_failure(&mut self, run: i64, attempt: u32, epoch: u64, body: &[u8]) -> Result<()> {
+        let sql = "INSERT INTO late_failures (run, attempt, epoch, body) SELECT $1, $2, $3, $4 WHERE NOT EXISTS
+             (SELECT 1 FROM late_failures WHERE run = $1 AND attempt = $2 AND epoch = $3 AND body = $4)";
+        self.run(sql, &[&run, &i64::from(attempt), &epoch.cast_signed(), &body])?;
+        Ok(())
     }
 
     fn payload_digest(&mut self, run: i64, revision: u32) -> Result<Option<Vec<u8>>> {
@@ -137,34 +135,29 @@ impl AttemptRows for PgRows<'_> {
 
     fn about_of(&mut self, run: i64, revision: u32) -> Result<Option<Vec<u8>>> {
         if let Some(payload) = self.unit.out.payloads.get(&(run, revision)) {
-            let cell = SealedCell::of_run(SealedColumn::PayloadAbout, payload.tenant, run, revision);
-            return Ok(Some(self.connection.session.vault.open(&cell, &payload.about)?.into_owned()));
+            return Ok(Some(payload.about.clone()));
         }
-        about_of(self, run, revision)
+        let sql = "SELECT about FROM payloads WHERE run = $1 AND revision = $2";
+        let found = self.ask_one(sql, &[&run, &i64::from(revision)])?;
+        found.map(|row| bytes(&row, 0).map(<[u8]>::to_vec)).transpose()
     }
 
     fn insert_revision(&mut self, made: &NewRevision<'_>, now: Timestamp) -> Result<()> {
-        let of_run = |column| SealedCell::of_run(column, made.tenant, made.run, made.revision);
-        let patch = sealed_or_none(self, &of_run(SealedColumn::RevisionPatch), made.patch)?;
         let payload = PendingPayload {
-            tenant: made.tenant,
             kind: position(PayloadKind::ALL, &made.payload.kind),
             digest: made.payload.digest.to_vec(),
-            about: sealed(self, &of_run(SealedColumn::PayloadAbout), &made.about)?.into_owned(),
-            body: sealed(self, &of_run(SealedColumn::PayloadBody), &made.payload.encoded)?.into_owned(),
+            about: made.about.clone(),
+            body: made.payload.encoded.clone(),
         };
         self.unit.out.payloads.insert((made.run, made.revision), payload);
         let sql = "INSERT INTO revisions (run, revision, at, actor, patch) VALUES ($1, $2, $3, $4, $5)";
-        self.run(sql, &[&made.run, &i64::from(made.revision), &now.as_millis(), &made.actor, &patch.as_deref()])?;
+        self.run(sql, &[&made.run, &i64::from(made.revision), &now.as_millis(), &made.actor, &made.patch])?;
         Ok(())
     }
 
-    fn put_sent(&mut self, row: &RunRow, attempt: u32, epoch: u64, sent: &NewSentPayload) -> Result<()> {
-        let of_run = |column| SealedCell::of_run(column, row.tenant, row.id, attempt);
-        let changes = sealed(self, &of_run(SealedColumn::SentChanges), &sent.changes)?.into_owned();
-        let body = sealed(self, &of_run(SealedColumn::SentBody), &sent.body)?.into_owned();
-        let new = PendingSent { epoch: epoch.cast_signed(), changes, body };
-        let kept = self.unit.out.sent.entry((row.id, attempt));
+    fn put_sent(&mut self, run: i64, attempt: u32, epoch: u64, sent: &NewSentPayload) -> Result<()> {
+        let new = PendingSent { epoch: epoch.cast_signed(), changes: sent.changes.clone(), body: sent.body.clone() };
+        let kept = self.unit.out.sent.entry((run, attempt));
         // A released attempt's number is used again: the newer lease's payload counts.
         kept.and_modify(|kept| {
             if new.epoch > kept.epoch {
@@ -176,9 +169,6 @@ impl AttemptRows for PgRows<'_> {
     }
 
     fn insert_move(&mut self, moved: &NewMove<'_>, now: Timestamp) -> Result<()> {
-        let note = moved.note.map(encoded_note);
-        let cell = SealedCell::history_note(moved.tenant, moved.run, now.as_millis(), moved.event, moved.actor);
-        let note = sealed_or_none(self, &cell, note.as_deref())?.map(Cow::into_owned);
         self.unit.out.moves.push(PendingMove {
             run: moved.run,
             at: now.as_millis(),
@@ -186,7 +176,7 @@ impl AttemptRows for PgRows<'_> {
             to: position(StateName::ALL, &moved.to),
             actor: moved.actor.to_owned(),
             event: moved.event.to_owned(),
-            note,
+            note: moved.note.map(|note| encode(note.token().as_bytes())),
         });
         Ok(())
     }

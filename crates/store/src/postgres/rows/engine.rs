@@ -1,18 +1,20 @@
-//! Stamps, absences, trims and counters. Counters are appended at the end of the batch.
+//! Stamps, absences, keys, trims and counters. Counters are appended at the end of the batch.
 
 use redrive_core::absence::Absence;
 use redrive_core::money::{Spend, Usd};
+use redrive_core::text::Label;
 use redrive_core::time::{HOUR_MS, Timestamp};
+use redrive_core::wire::Role;
 
 use crate::numbers::{counted, limit};
 use crate::postgres::commit::fold::{FOLD_LOCK, hour_of_partition, partition_name};
 use crate::postgres::reads::columns::{Columns as _, number, text};
 use crate::postgres::rows::PgRows;
-use crate::shared::freeze;
 use redrive_engine::counters::CounterDeltas;
 use redrive_engine::error::{BoxError, PortResult as Result};
-use redrive_engine::model::Swept;
+use redrive_engine::model::{KeyRecord, Swept};
 use redrive_engine::ports::rows::EngineRows;
+use redrive_engine::runs::document::position;
 
 impl EngineRows for PgRows<'_> {
     fn last_seen(&mut self) -> Result<Option<Timestamp>> {
@@ -76,16 +78,41 @@ impl EngineRows for PgRows<'_> {
         Ok(Swept { looked_at: gone, moved: gone, more: gone == most })
     }
 
-    fn lift_freeze(&mut self) -> Result<()> {
-        self.run(freeze::LIFT, &[])?;
-        Ok(())
-    }
-
     fn touch(&mut self) -> Result<()> {
         // Inserted and deleted in one transaction, under a name that no other connection uses.
         self.run("INSERT INTO stamps (replica, at) VALUES ('touch-' || pg_backend_pid(), 0)", &[])?;
         self.run("DELETE FROM stamps WHERE replica = 'touch-' || pg_backend_pid()", &[])?;
         Ok(())
+    }
+
+    fn has_keys(&mut self) -> Result<bool> {
+        self.run("LOCK TABLE keys IN SHARE ROW EXCLUSIVE MODE", &[])?;
+        Ok(self.ask_one("SELECT 1 FROM keys LIMIT 1", &[])?.is_some())
+    }
+
+    fn insert_key(&mut self, key: &KeyRecord) -> Result<()> {
+        let sql = "INSERT INTO keys (id, hash, role, tenant, note, created_at, expires_at, revoked_at, lineage)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+        self.run(
+            sql,
+            &[
+                &key.id,
+                &key.hash.as_slice(),
+                &position(Role::ALL, &key.role),
+                &key.tenant.as_ref().map(|tenant| tenant.as_str()),
+                &key.note.as_ref().map(Label::as_str).map(str::as_bytes),
+                &key.created_at.as_millis(),
+                &key.expires_at.map(Timestamp::as_millis),
+                &key.revoked_at.map(Timestamp::as_millis),
+                &key.lineage,
+            ],
+        )?;
+        Ok(())
+    }
+
+    fn revoke_key(&mut self, id: &str, now: Timestamp) -> Result<bool> {
+        let sql = "UPDATE keys SET revoked_at = coalesce(revoked_at, $2) WHERE id = $1";
+        Ok(self.run(sql, &[&id, &now.as_millis()])? == 1)
     }
 
     fn spent_on(&mut self, tenant: i64, day: Timestamp) -> Result<Spend> {

@@ -1,8 +1,7 @@
 //! The ledger: steps are read and written one by one, since few attempts report any. Open effects that become unknown wait for
 //! the end of the batch, since every attempt ends.
 
-use crate::shared::records::{MERGED_STEPS, STEP_COLUMNS, STEP_FACTS, read_merged, read_step};
-use crate::shared::vault::{sealed_or_none, sealed_step};
+use crate::shared::records::{FromRow as _, MERGED_STEPS, STEP_COLUMNS, STEP_FACTS, read_merged};
 use std::sync::LazyLock;
 
 use redrive_core::ids::CallId;
@@ -18,7 +17,6 @@ use redrive_engine::ports::rows::{
     LedgerRows, MergedStep, MovedEntry, NewEntry, SettledEntry, outcome_column, status_column,
 };
 use redrive_engine::runs::document::position;
-use redrive_engine::vault::{SealedCell, SealedColumn};
 
 static OF_RUN_BY_KEY: LazyLock<String> =
     LazyLock::new(|| format!("SELECT {STEP_COLUMNS} FROM steps WHERE run = $1 AND key = $2"));
@@ -43,8 +41,7 @@ static GIVEN_UP: LazyLock<String> = LazyLock::new(|| {
 impl PgRows<'_> {
     fn steps(&mut self, sql: &str, values: Values<'_>) -> Result<Vec<StepRow>> {
         self.write_doubts()?;
-        let found = self.ask(sql, values)?;
-        found.iter().map(|row| read_step(&self.connection.session.vault, row)).collect()
+        self.ask(sql, values)?.iter().map(StepRow::read).collect()
     }
 
     /// Steps may depend on doubts that are not written yet.
@@ -96,7 +93,6 @@ impl LedgerRows for PgRows<'_> {
             kept.has_steps = true;
         }
         self.unit.no_steps.remove(&new.row.id);
-        let (output, check) = sealed_step(self, new.row.tenant, new.row.run_id.as_str(), new.key, new.step)?;
         let now = now.as_millis();
         let omitted = new.step.output_omitted.as_ref();
         let began_at = (new.state == EntryState::Started).then_some(now);
@@ -117,10 +113,10 @@ impl LedgerRows for PgRows<'_> {
                 &i64::from(new.holds),
                 &began_at,
                 &now,
-                &output.as_deref(),
+                &new.step.output,
                 &omitted.map(|omitted| omitted.bytes.cast_signed()),
                 &omitted.map(|omitted| omitted.sha256.as_str()),
-                &check.as_deref(),
+                &new.step.check,
                 &versions_column(new.by.versions)?.map(String::into_bytes),
                 &new.step.call_id.as_ref().map(CallId::as_str),
             ],
@@ -134,8 +130,6 @@ impl LedgerRows for PgRows<'_> {
                  output = $10, omitted_bytes = $11, omitted_sha256 = $12, verify = coalesce($13, verify),
                  versions = $14, settled_by = $15,
                  call_id = CASE WHEN $8::bigint = 1 THEN $17 ELSE call_id END WHERE id = $1 AND status = $16";
-        let MovedEntry { found, step, .. } = moved;
-        let (output, check) = sealed_step(self, found.tenant, &found.run_id, &found.key, step)?;
         let omitted = moved.step.output_omitted.as_ref();
         let changed = self.run(
             sql,
@@ -149,10 +143,10 @@ impl LedgerRows for PgRows<'_> {
                 &i64::from(moved.holds),
                 &i64::from(moved.state == EntryState::Started),
                 &now.as_millis(),
-                &output.as_deref(),
+                &moved.step.output,
                 &omitted.map(|omitted| omitted.bytes.cast_signed()),
                 &omitted.map(|omitted| omitted.sha256.as_str()),
-                &check.as_deref(),
+                &moved.step.check,
                 &versions_column(moved.by.versions)?.map(String::into_bytes),
                 &moved.settled_by,
                 &status_column(moved.found.state),
@@ -163,9 +157,6 @@ impl LedgerRows for PgRows<'_> {
     }
 
     fn settle_step(&mut self, settled: &SettledEntry<'_>, now: Timestamp) -> Result<()> {
-        let StepRow { tenant, run_id, key, .. } = settled.found;
-        let cell = SealedCell::step(SealedColumn::StepOutput, *tenant, run_id, key);
-        let output = sealed_or_none(self, &cell, settled.output)?;
         let sql = "UPDATE steps SET status = $2, outcome = $3, holds = least(holds, $4), at = $5, used_at = $5,
                  output = $6, omitted_bytes = $7, omitted_sha256 = $8, settled_by = $9 WHERE id = $1 AND status = $10";
         let changed = self.run(
@@ -176,7 +167,7 @@ impl LedgerRows for PgRows<'_> {
                 &outcome_column(settled.state),
                 &i64::from(settled.state.holds()),
                 &now.as_millis(),
-                &output.as_deref(),
+                &settled.output,
                 &settled.omitted.map(|omitted| omitted.bytes.cast_signed()),
                 &settled.omitted.map(|omitted| omitted.sha256.as_str()),
                 &settled.actor,

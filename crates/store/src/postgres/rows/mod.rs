@@ -2,14 +2,11 @@
 //! is read and written directly. This file has the names; each other aggregate has its own.
 
 pub(crate) mod attempts;
-pub(crate) mod audit;
 pub(crate) mod breakers;
 pub(crate) mod engine;
-pub(crate) mod keys;
 pub(crate) mod ledger;
 pub(crate) mod operations;
 pub(crate) mod patterns;
-pub(crate) mod retention;
 pub(crate) mod reviews;
 pub(crate) mod runs;
 pub(crate) mod waiting;
@@ -19,7 +16,6 @@ use std::sync::Arc;
 use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::time::Timestamp;
 use tokio_postgres::Row;
-use tokio_postgres::types::ToSql;
 
 use crate::numbers::limit;
 use crate::postgres::commit::due_watermarks::DueWatermarks;
@@ -32,16 +28,9 @@ use crate::postgres::rows::breakers::BreakerWork;
 use crate::postgres::rows::breakers::QuietBreakers;
 use crate::postgres::rows::operations::ItemCache;
 use crate::postgres::rows::waiting::ScheduleCache;
-use crate::shared::reader::SqlParam;
-use crate::shared::reseal::{SEALED_TABLES, reseal_page};
-use crate::shared::vault::{
-    SealingWriter, SqlWriter, TransactionKeys, delete_retired_keys, last_retired, put_sealing_state, sealing_state,
-};
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::names::tenant_names::NameKind;
-use redrive_engine::ports::rows::{NameRows, VaultRows};
-use redrive_engine::vault::Vault;
-use redrive_engine::vault::reseal::{ResealedPage, SealingState};
+use redrive_engine::ports::rows::NameRows;
 
 /// The rows of one open transaction.
 pub(crate) struct PgRows<'a> {
@@ -55,7 +44,6 @@ pub(crate) struct PgRows<'a> {
     pub(crate) watermarks: &'a mut DueWatermarks,
     /// Whether reads lock their rows; false for read-only transactions.
     locks: bool,
-    pub(crate) keys: TransactionKeys,
 }
 
 impl<'a> PgRows<'a> {
@@ -76,7 +64,6 @@ impl<'a> PgRows<'a> {
             items: ItemCache::default(),
             watermarks,
             locks: true,
-            keys: TransactionKeys::default(),
         }
     }
 
@@ -123,62 +110,6 @@ fn gone(what: &str) -> Error {
     Error::Unexpected(format!("a {what} that is not there"))
 }
 
-impl SqlWriter for PgRows<'_> {
-    type Row = Row;
-
-    fn query(&mut self, sql: &str, values: &[SqlParam]) -> Result<Vec<Row>> {
-        self.connection.query(sql, &as_values(values))
-    }
-
-    fn execute(&mut self, sql: &str, values: &[SqlParam]) -> Result<u64> {
-        self.connection.execute(sql, &as_values(values))
-    }
-}
-
-impl SealingWriter for PgRows<'_> {
-    fn vault(&self) -> Arc<Vault> {
-        self.connection.session.vault.clone()
-    }
-
-    fn keys(&mut self) -> &mut TransactionKeys {
-        &mut self.keys
-    }
-}
-
-pub(crate) fn as_values(values: &[SqlParam]) -> Vec<&(dyn ToSql + Sync)> {
-    values.iter().map(|value| value as &(dyn ToSql + Sync)).collect()
-}
-
-impl VaultRows for PgRows<'_> {
-    fn sealing_state(&mut self) -> Result<Option<SealingState>> {
-        if !self.connection.session.vault.is_on() {
-            return Ok(None);
-        }
-        sealing_state(self, " FOR UPDATE")
-    }
-
-    fn put_sealing_state(&mut self, state: &SealingState) -> Result<()> {
-        put_sealing_state(self, state)
-    }
-
-    fn last_retired(&mut self) -> Result<Option<Timestamp>> {
-        last_retired(self)
-    }
-
-    fn delete_retired_keys(&mut self, by: Timestamp) -> Result<u64> {
-        delete_retired_keys(self, by)
-    }
-
-    fn sealed_tables(&self) -> usize {
-        SEALED_TABLES.len()
-    }
-
-    fn reseal_page(&mut self, table: usize, after: [i64; 2]) -> Result<ResealedPage> {
-        self.write_out()?;
-        reseal_page(self, table, after)
-    }
-}
-
 impl NameRows for PgRows<'_> {
     fn tenant_number(&mut self, name: &Tenant) -> Result<Option<i64>> {
         if let Some(known) = self.names.number(name) {
@@ -215,13 +146,8 @@ impl NameRows for PgRows<'_> {
         self.ask("SELECT id FROM queues ORDER BY id LIMIT $1", &[&most])?.iter().map(|row| number(row, 0)).collect()
     }
 
-    fn queue_numbers_of(&mut self, tenant: i64, most: usize) -> Result<Vec<i64>> {
-        self.ask(QUEUES_OF_TENANT, &[&tenant, &limit(most)])?.iter().map(|row| number(row, 0)).collect()
-    }
-
-    fn queue_numbers_named(&mut self, names: &[QueueName]) -> Result<Vec<i64>> {
-        let names: Vec<&str> = names.iter().map(QueueName::as_str).collect();
-        self.ask("SELECT id FROM queues WHERE name = ANY($1)", &[&names])?.iter().map(|row| number(row, 0)).collect()
+    fn queue_numbers_of(&mut self, tenant: i64) -> Result<Vec<i64>> {
+        self.ask(QUEUES_OF_TENANT, &[&tenant])?.iter().map(|row| number(row, 0)).collect()
     }
 
     fn knows_name(&mut self, tenant: i64, kind: NameKind, name: &str) -> Result<bool> {

@@ -11,10 +11,10 @@ use redrive_core::wire::{CanaryState, ItemOutcome, NamedRun, OperationAction, Op
 use tokio_postgres::Row;
 
 use crate::postgres::commit::write_out::column;
-use crate::postgres::reads::columns::{number, parsed, whole};
+use crate::postgres::reads::columns::{number, packed_json_or_none, parsed, whole};
 use crate::postgres::rows::PgRows;
 use crate::shared::operation_work::matching;
-use crate::shared::vault::{NO_SPEC, put_samples, put_spec, samples_of};
+use redrive_engine::codec::encode;
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::model::RunFilter;
 use redrive_engine::operations::row::OperationRow;
@@ -53,7 +53,7 @@ impl OperationRows for PgRows<'_> {
             &[
                 &position(OperationAction::ALL, &row.action),
                 &position(OperationState::ALL, &row.state),
-                &NO_SPEC,
+                &new.spec,
                 &row.actor,
                 &row.created_at.as_millis(),
                 &row.started_at.map(Timestamp::as_millis),
@@ -63,9 +63,7 @@ impl OperationRows for PgRows<'_> {
                 &row.changes_seen,
             ],
         )?;
-        let id = number(&made.ok_or_else(|| Error::Unexpected("no number for an operation".into()))?, 0)?;
-        put_spec(self, id, &new.spec)?;
-        Ok(id)
+        number(&made.ok_or_else(|| Error::Unexpected("no number for an operation".into()))?, 0)
     }
 
     fn operation(&mut self, id: i64) -> Result<Option<OperationRow>> {
@@ -110,11 +108,15 @@ impl OperationRows for PgRows<'_> {
     }
 
     fn samples_of(&mut self, operation: i64) -> Result<Vec<OperationSample>> {
-        samples_of(self, operation)
+        let found = self.ask_one("SELECT samples FROM operations WHERE id = $1", &[&operation])?;
+        let samples = found.map(|row| packed_json_or_none(&row, 0, "samples")).transpose()?;
+        Ok(samples.flatten().unwrap_or_default())
     }
 
     fn put_samples(&mut self, operation: i64, samples: &[OperationSample]) -> Result<()> {
-        put_samples(self, operation, samples)
+        let samples = encode(json(&samples)?.as_bytes());
+        self.run("UPDATE operations SET samples = $2 WHERE id = $1", &[&operation, &samples])?;
+        Ok(())
     }
 
     fn insert_item(

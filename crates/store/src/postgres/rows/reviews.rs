@@ -3,23 +3,17 @@
 use redrive_core::time::Timestamp;
 
 use crate::numbers::limit;
-use crate::postgres::reads::columns::number;
+use crate::postgres::reads::columns::{Columns as _, bytes, number, owned};
 use crate::postgres::rows::PgRows;
-use crate::shared::vault::{request_of, sealed_or_none};
-use redrive_engine::error::PortResult as Result;
-use redrive_engine::model::PayloadKind;
+use redrive_engine::error::{Error, PortResult as Result};
+use redrive_engine::model::{Digest, Payload, PayloadKind};
 use redrive_engine::ports::rows::{NewRequest, ReviewRows, StoredRequest};
-use redrive_engine::runs::document::position;
-use redrive_engine::vault::{SealedCell, SealedColumn};
+use redrive_engine::runs::document::{position, word};
 
 impl ReviewRows for PgRows<'_> {
     fn put_request(&mut self, asked: &NewRequest<'_>, now: Timestamp) -> Result<()> {
         // It references a run that this batch may have created.
         self.write_out()?;
-        let of_run = |column| SealedCell::of_run(column, asked.tenant, asked.run, 0);
-        let request = sealed_or_none(self, &of_run(SealedColumn::ReviewRequest), asked.request.as_deref())?;
-        let encoded = asked.payload.map(|payload| payload.encoded.as_slice());
-        let body = sealed_or_none(self, &of_run(SealedColumn::ReviewBody), encoded)?;
         let sql = "INSERT INTO reviews (run, at, actor, expires_at, request, kind, digest, body)
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
              ON CONFLICT (run) DO UPDATE SET at = excluded.at, actor = excluded.actor, expires_at = excluded.expires_at,
@@ -31,17 +25,29 @@ impl ReviewRows for PgRows<'_> {
                 &now.as_millis(),
                 &asked.actor,
                 &asked.expires_at.as_millis(),
-                &request.as_deref(),
+                &asked.request,
                 &asked.payload.map(|payload| position(PayloadKind::ALL, &payload.kind)),
                 &asked.payload.map(|payload| payload.digest.as_slice()),
-                &body.as_deref(),
+                &asked.payload.map(|payload| payload.encoded.as_slice()),
             ],
         )?;
         Ok(())
     }
 
     fn request_of(&mut self, run: i64) -> Result<Option<StoredRequest>> {
-        request_of(self, run)
+        let sql = "SELECT actor, request, kind, digest, body FROM reviews WHERE run = $1";
+        let Some(found) = self.ask_one(sql, &[&run])? else { return Ok(None) };
+        let payload = match found.number_or_none(2)? {
+            Some(kind) => Some(Payload {
+                kind: word(PayloadKind::ALL, kind, "payload kind")?,
+                digest: Digest::try_from(bytes(&found, 3)?)
+                    .map_err(|_| Error::Unexpected("a digest of another length".into()))?,
+                encoded: bytes(&found, 4)?.to_vec(),
+            }),
+            None => None,
+        };
+        let request = found.bytes_or_none(1)?.map(<[u8]>::to_vec);
+        Ok(Some(StoredRequest { actor: owned(&found, 0)?, request, payload }))
     }
 
     fn postpone_request(&mut self, run: i64, expires_at: Timestamp) -> Result<()> {

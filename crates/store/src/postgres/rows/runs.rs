@@ -11,14 +11,12 @@ use redrive_core::wire::Severity;
 use crate::postgres::commit::unit_of_work::{COLUMNS, LoadedRun, NewColumns, PendingPayload, UnitOfWork};
 use crate::postgres::reads::columns::{number, parsed};
 use crate::postgres::rows::PgRows;
-use crate::shared::vault::sealed;
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::model::{NewRun, PayloadKind};
 use redrive_engine::ports::rows::{ChangedColumns, ReadRuns, RunAttributes, RunRows};
 use redrive_engine::runs::document::position;
 use redrive_engine::runs::run_row::RunRow;
 use redrive_engine::runs::set_aside::unless_corrupt;
-use redrive_engine::vault::{SealedCell, SealedColumn};
 
 static BY_NAME: LazyLock<String> = LazyLock::new(|| {
     let columns = &*COLUMNS;
@@ -151,25 +149,19 @@ impl RunRows for PgRows<'_> {
         if new.payload.kind == PayloadKind::None && new.about.is_empty() {
             return Ok(());
         }
-        let of_run = |column| SealedCell::of_run(column, row.tenant, row.id, row.run.revision);
         let payload = PendingPayload {
-            tenant: row.tenant,
             kind: position(PayloadKind::ALL, &new.payload.kind),
             digest: new.payload.digest.to_vec(),
-            about: sealed(self, &of_run(SealedColumn::PayloadAbout), &new.about)?.into_owned(),
-            body: sealed(self, &of_run(SealedColumn::PayloadBody), &new.payload.encoded)?.into_owned(),
+            about: new.about.clone(),
+            body: new.payload.encoded.clone(),
         };
         self.unit.out.payloads.insert((row.id, row.run.revision), payload);
         Ok(())
     }
 
-    fn update_run(&mut self, row: &RunRow, changed: ChangedColumns, now: Timestamp) -> Result<()> {
+    fn update_run(&mut self, row: &RunRow, _: ChangedColumns, now: Timestamp) -> Result<()> {
         self.change(row.id, |kept| {
-            let ended_at = match changed {
-                ChangedColumns::RunDocument => kept.row.ended_at,
-                ChangedColumns::ByMove | ChangedColumns::ByFailure => row.ended_at,
-            };
-            kept.row = RunRow { ended_at, ..row.clone() };
+            kept.row = row.clone();
             kept.updated_at = now;
         })
     }

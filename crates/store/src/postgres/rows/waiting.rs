@@ -50,10 +50,6 @@ const WAITING: &str = "WITH RECURSIVE found AS (
              ORDER BY runs.queue, runs.tenant, runs.due LIMIT 1) AS next
      ) SELECT queue, tenant, due FROM found";
 
-/// The oldest scheduled run of a tenant in each queue: one index lookup each.
-const FIRST_DUE: &str = "SELECT q_queue, due FROM unnest($1::bigint[]) AS q(q_queue) CROSS JOIN LATERAL (
-         SELECT due FROM runs WHERE queue = q_queue AND tenant = $2 AND due IS NOT NULL ORDER BY due LIMIT 1) AS first";
-
 /// Up to `$7` due runs of each queue and tenant, out of a window of `$8`. Only runs that are returned are locked. The last row
 /// of a full window is always returned, empty if its run is not available, to say where the window ended. Runs are joined
 /// by id alone: with more conditions the planner took any index that begins with the tenant while the table was new.
@@ -139,10 +135,6 @@ struct ScheduledTenants {
     /// No tenant follows the last one.
     all: bool,
 }
-
-/// Runs of a tenant in a state, deltas included.
-const COUNT_IN_STATE: &str = "SELECT (coalesce((SELECT sum(n) FROM counts WHERE state = $1 AND tenant = $2), 0)
-     + coalesce((SELECT sum(n) FROM counter_deltas WHERE state = $1 AND tenant = $2), 0))::bigint";
 
 impl ScheduledTenants {
     fn reaches(&self, after: i64) -> bool {
@@ -387,11 +379,6 @@ impl WaitingRows for PgRows<'_> {
         Ok(next.map(|(place, due)| (*place, Timestamp::from_millis(*due))))
     }
 
-    fn first_due(&mut self, tenant: i64, queues: &[i64]) -> Result<Vec<(i64, Timestamp)>> {
-        let rows = self.ask_after(FIRST_DUE, &[&queues, &tenant])?;
-        rows.iter().map(|row| Ok((number(row, 0)?, Timestamp::from_millis(number(row, 1)?)))).collect()
-    }
-
     fn overdue(&mut self, queue: i64, tenant: i64, by: Timestamp, most: usize) -> Result<ReadRuns<RunRow>> {
         let oldest = self.scheduled.waiting.as_ref().and_then(|waiting| waiting.get(&(queue, tenant)));
         if oldest.is_some_and(|oldest| *oldest > by.as_millis()) {
@@ -438,13 +425,10 @@ impl WaitingRows for PgRows<'_> {
         if !alone {
             return Ok(None);
         }
+        let sql = "SELECT (coalesce((SELECT sum(n) FROM counts WHERE state = $1 AND tenant = $2), 0)
+             + coalesce((SELECT sum(n) FROM counter_deltas WHERE state = $1 AND tenant = $2), 0))::bigint";
         let running = position(StateName::ALL, &StateName::Running);
-        self.ask_one(COUNT_IN_STATE, &[&running, &tenant])?.map(|row| number(&row, 0)).transpose()
-    }
-
-    fn dead(&mut self, tenant: i64) -> Result<i64> {
-        let dead = position(StateName::ALL, &StateName::Dead);
-        self.ask_one(COUNT_IN_STATE, &[&dead, &tenant])?.map_or(Ok(0), |row| number(&row, 0))
+        self.ask_one(sql, &[&running, &tenant])?.map(|row| number(&row, 0)).transpose()
     }
 
     fn set_run_aside(&mut self, run: i64, why: &str, now: Timestamp) -> Result<()> {

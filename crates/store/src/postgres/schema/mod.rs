@@ -7,10 +7,8 @@ use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::failpoint;
 
 /// In order, with the same names as SQLite's. Append only: a migration that has landed never changes.
-const MIGRATIONS: &[Migration] = &[
-    Migration { name: "0001_initial", sql: include_str!("migrations/0001_initial.sql") },
-    Migration { name: "0002_keys_audit_retention", sql: include_str!("migrations/0002_keys_audit_retention.sql") },
-];
+const MIGRATIONS: &[Migration] =
+    &[Migration { name: "0001_initial", sql: include_str!("migrations/0001_initial.sql") }];
 
 /// Held by the replica that migrates.
 const LOCK: i64 = 0x7265_6472_6976_6510;

@@ -5,14 +5,15 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use redrive_core::policy::Policies;
+use rusqlite::Connection;
 use tokio::sync::{oneshot, watch};
 
 use crate::commit::queue::{BatchPace, CommandQueue, Group, QueuedCommand, answer, command, reply_to};
 use crate::commit::writer_status::{WriterStatus, unanswered};
 use crate::sqlite::commit::checkpointer::Checkpointer;
-use crate::sqlite::connection::db::Db;
 use crate::sqlite::connection::{classify, disable_checkpoints};
 use crate::sqlite::rows::{SqliteRows, WriterCache};
+use redrive_engine::breakers;
 use redrive_engine::clock::{Clock, Dice};
 use redrive_engine::counters::CounterDeltas;
 use redrive_engine::error::{BoxError, Error, Result};
@@ -20,7 +21,6 @@ use redrive_engine::failpoint;
 use redrive_engine::metrics::StoreMetrics;
 use redrive_engine::ports::backend::{Owner, Pace, Unpaced};
 use redrive_engine::tx::{Tx, TxCache};
-use redrive_engine::{audit, breakers};
 
 /// Commands in one transaction. More of them share the pages that they change; beyond this the pages no longer fit the
 /// cache.
@@ -43,7 +43,7 @@ pub(crate) struct Committer {
 
 impl Committer {
     pub(crate) fn start(
-        conn: Db,
+        conn: Connection,
         checkpointer: Checkpointer,
         clock: Arc<dyn Clock>,
         dice: Arc<dyn Dice>,
@@ -151,7 +151,7 @@ impl Committer {
 
 /// The writer's thread.
 struct SqliteWriter {
-    conn: Db,
+    conn: Connection,
     checkpointer: Checkpointer,
     clock: Arc<dyn Clock>,
     dice: Arc<dyn Dice>,
@@ -245,22 +245,19 @@ impl SqliteWriter {
 
     fn try_transact(&mut self, pace: &dyn Pace, act: impl FnOnce(&mut Tx<'_>) -> Result<()>) -> Result<()> {
         self.conn.prepare_cached("BEGIN IMMEDIATE").and_then(|mut begin| begin.execute([])).map_err(database)?;
-        let now = self.clock.now();
-        let mut rows = SqliteRows::new(&self.conn, &mut self.memory, now).map_err(classify)?;
+        let mut rows = SqliteRows::new(&self.conn, &mut self.memory);
         let mut batch = Tx {
             rows: &mut rows,
-            now,
+            now: self.clock.now(),
             dice: &*self.dice,
             policies: &self.policies,
             known: &mut self.known,
             counters: CounterDeltas::default(),
-            audit: Vec::new(),
             pace,
             wake: false,
         };
         act(&mut batch).map_err(classify)?;
         breakers::fold(&mut batch).map_err(classify)?;
-        audit::chain(&mut batch).map_err(classify)?;
         let Tx { rows, now, wake, counters, .. } = batch;
         rows.fold(counters, now).map_err(classify)?;
         failpoint::pass("before_commit");
@@ -349,7 +346,7 @@ mod tests {
     async fn readiness_after_a_commit_costs_no_other() {
         let folder = tempfile::tempdir().unwrap();
         let store = open(&folder);
-        let other = rusqlite::Connection::open(folder.path().join("data/redrive.db")).unwrap();
+        let other = Connection::open(folder.path().join("data/redrive.db")).unwrap();
         let version = || other.pragma_query_value(None, "data_version", |row| row.get::<_, i64>(0)).unwrap();
         let first = version();
         store.committer.ready().await.unwrap();

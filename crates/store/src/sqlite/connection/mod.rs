@@ -1,6 +1,5 @@
 //! Connections with the settings that durability needs. Every setting is read back; a connection without it is not used.
 
-pub(crate) mod db;
 pub(crate) mod folder;
 pub(crate) mod place;
 pub(crate) mod readers;
@@ -33,10 +32,6 @@ pub(crate) fn open_writer(path: &Path, create: bool) -> Result<Connection> {
     conn.busy_timeout(BUSY_TIMEOUT)?;
     conn.set_prepared_statement_cache_capacity(CACHED_STATEMENTS);
     plan_once(&conn)?;
-    if create {
-        // Holds for a new file only, and has to come before anything is written to it. Free pages can then be returned.
-        conn.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
-    }
     use_wal(&conn)?;
     conn.pragma_update(None, "synchronous", "FULL")?;
     conn.pragma_update(None, "foreign_keys", true)?;

@@ -6,12 +6,10 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 
-use crate::sqlite::connection::db::Db;
 use crate::sqlite::connection::{check, classify, plan_once};
 use redrive_engine::error::{Error, PortResult, Result};
 use redrive_engine::fair_semaphore::{FairSemaphore, lower_thread_priority};
 use redrive_engine::ports::backend::Owner;
-use redrive_engine::vault::Vault;
 
 pub(crate) const READERS: usize = 4;
 /// For keys alone.
@@ -57,8 +55,7 @@ pub(crate) struct Readers {
 
 struct ReaderPool {
     path: PathBuf,
-    vault: Arc<Vault>,
-    idle: Mutex<Vec<Db>>,
+    idle: Mutex<Vec<Connection>>,
 }
 
 impl ReaderPool {
@@ -67,7 +64,7 @@ impl ReaderPool {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let conn = match idle {
             Some(conn) => conn,
-            None => Db::new(open_reader(&self.path)?, self.vault.clone()),
+            None => open_reader(&self.path)?,
         };
         Ok(PooledReader { conn: Some(conn), pool: Arc::clone(self) })
     }
@@ -75,7 +72,7 @@ impl ReaderPool {
 
 /// A connection on loan: it comes back when it is dropped, unless its reader panicked in the middle of something.
 struct PooledReader {
-    conn: Option<Db>,
+    conn: Option<Connection>,
     pool: Arc<ReaderPool>,
 }
 
@@ -89,10 +86,9 @@ impl Drop for PooledReader {
 
 impl Readers {
     /// `count` connections to a store that the writer has already opened.
-    pub(crate) fn open(path: &Path, count: usize, vault: &Arc<Vault>) -> Result<Self> {
-        let one = |_| Ok(Db::new(open_reader(path)?, vault.clone()));
-        let idle = (0..count).map(one).collect::<PortResult<Vec<_>>>()?;
-        let pool = Arc::new(ReaderPool { path: path.to_owned(), vault: vault.clone(), idle: Mutex::new(idle) });
+    pub(crate) fn open(path: &Path, count: usize) -> Result<Self> {
+        let idle = (0..count).map(|_| open_reader(path)).collect::<PortResult<Vec<_>>>()?;
+        let pool = Arc::new(ReaderPool { path: path.to_owned(), idle: Mutex::new(idle) });
         Ok(Self { pool, turns: FairSemaphore::new(count, count.div_ceil(2)) })
     }
 
@@ -100,7 +96,7 @@ impl Readers {
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         owner: &Owner,
-        read: impl FnOnce(&Db) -> PortResult<T> + Send + 'static,
+        read: impl FnOnce(&Connection) -> PortResult<T> + Send + 'static,
     ) -> Result<T> {
         let turn = self.turns.acquire(owner).await.ok_or(Error::Closing)?;
         let pool = Arc::clone(&self.pool);
@@ -110,8 +106,7 @@ impl Readers {
             lower_thread_priority();
             let reader = pool.take()?;
             let conn = reader.conn.as_ref().ok_or(Error::Closing)?;
-            let _snapshot = conn.unchecked_transaction()?;
-            read(conn)
+            read(&*conn.unchecked_transaction()?)
         });
         match reading.await {
             Ok(answer) => answer.map_err(classify),
@@ -136,11 +131,11 @@ mod tests {
         let writer = Connection::open(&path).unwrap();
         writer.pragma_update(None, "journal_mode", "wal").unwrap();
         writer.execute_batch("CREATE TABLE t (n INTEGER); INSERT INTO t VALUES (7)").unwrap();
-        let readers = Readers::open(&path, 2, &Arc::new(Vault::off())).unwrap();
+        let readers = Readers::open(&path, 2).unwrap();
         (folder, readers)
     }
 
-    fn seven(conn: &Db) -> PortResult<i64> {
+    fn seven(conn: &Connection) -> PortResult<i64> {
         Ok(conn.query_row("SELECT n FROM t", [], |row| row.get(0))?)
     }
 
@@ -148,7 +143,7 @@ mod tests {
     async fn a_reader_reads_and_can_not_write() {
         let (_folder, readers) = store();
         assert_eq!(readers.run(&Owner::System, seven).await.unwrap(), 7);
-        let write = |conn: &Db| Ok(conn.execute("DELETE FROM t", [])?);
+        let write = |conn: &Connection| Ok(conn.execute("DELETE FROM t", [])?);
         assert!(readers.run(&Owner::System, write).await.is_err());
         assert_eq!(readers.run(&Owner::System, seven).await.unwrap(), 7);
     }

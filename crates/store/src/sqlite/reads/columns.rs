@@ -21,13 +21,6 @@ impl Columns for Row<'_> {
 pub(crate) struct OwnedRow(pub(crate) Vec<Value>);
 
 impl OwnedRow {
-    pub(crate) fn blobs(&self) -> impl Iterator<Item = &[u8]> {
-        self.0.iter().filter_map(|value| match value {
-            Value::Blob(bytes) => Some(bytes.as_slice()),
-            Value::Null | Value::Integer(_) | Value::Real(_) | Value::Text(_) => None,
-        })
-    }
-
     fn value(&self, at: usize) -> Result<ValueRef<'_>> {
         Ok(self.0.get(at).map(ValueRef::from).ok_or(rusqlite::Error::InvalidColumnIndex(at))?)
     }

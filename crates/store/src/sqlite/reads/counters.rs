@@ -3,15 +3,14 @@
 use std::collections::HashMap;
 
 use redrive_core::time::Timestamp;
-use rusqlite::OptionalExtension;
+use rusqlite::{Connection, OptionalExtension};
 
 use crate::shared::hours::HourSums;
 use crate::shared::patterns::GROUP_SEEN_LAG_MS;
 use crate::shared::reader::CounterQueries;
-use crate::sqlite::connection::db::Db;
 use redrive_engine::error::PortResult as Result;
 
-impl CounterQueries for Db {
+impl CounterQueries for Connection {
     fn counters(table: &str, columns: &str, condition: &str) -> String {
         format!("SELECT {columns}, n FROM {table} WHERE {condition}")
     }

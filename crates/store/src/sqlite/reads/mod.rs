@@ -6,27 +6,23 @@ mod operations;
 mod patterns;
 pub(crate) mod runs;
 
-use rusqlite::Statement;
+use rusqlite::{Connection, Statement};
 
-use crate::numbers::signed;
 use crate::shared::reader::{SqlParam, SqlParams, SqlReader, SqlRows};
 use crate::sqlite::connection::classify;
-use crate::sqlite::connection::db::Db;
 use crate::sqlite::reads::columns::OwnedRow;
 use redrive_engine::error::{BoxError, Error, PortResult as Result};
-use redrive_engine::vault::Vault;
 
-impl SqlReader for Db {
+impl SqlReader for Connection {
     type Row = OwnedRow;
 
     /// One writer numbers runs as it receives them.
     const RECEIPT_SKEW_MS: u64 = 0;
     /// `CROSS JOIN` keeps the order: by the tenant's names, so that other tenants' queues cost nothing.
-    const QUEUES_OF_TENANT: &'static str = "SELECT * FROM (SELECT id FROM queues WHERE declared = 1 LIMIT $2)
+    const QUEUES_OF_TENANT: &'static str = "SELECT id FROM queues WHERE declared = 1
          UNION SELECT id FROM queues WHERE name = 'default'
-         UNION SELECT * FROM (
-             SELECT queues.id FROM tenant_names CROSS JOIN queues ON queues.name = tenant_names.name
-             WHERE tenant_names.tenant = $1 AND tenant_names.kind = 0 LIMIT $2)
+         UNION SELECT queues.id FROM tenant_names CROSS JOIN queues ON queues.name = tenant_names.name
+             WHERE tenant_names.tenant = $1 AND tenant_names.kind = 0
          ORDER BY 1";
 
     async fn rows(&self, sql: &str, values: &[SqlParam]) -> Result<SqlRows<OwnedRow>> {
@@ -36,7 +32,6 @@ impl SqlReader for Db {
         }
         let mut found = Vec::new();
         collect(&mut statement, &mut found)?;
-        self.learn_keys(&found)?;
         Ok(SqlRows(found))
     }
 
@@ -51,7 +46,6 @@ impl SqlReader for Db {
             bind(&mut statement, 1, &value)?;
             collect(&mut statement, &mut found)?;
         }
-        self.learn_keys(&found)?;
         Ok(SqlRows(found))
     }
 
@@ -71,29 +65,6 @@ impl SqlReader for Db {
     fn classify(error: BoxError) -> Error {
         classify(error)
     }
-
-    fn vault(&self) -> &Vault {
-        Db::vault(self)
-    }
-}
-
-impl Db {
-    /// Reads the data keys that these rows need.
-    fn learn_keys(&self, rows: &[OwnedRow]) -> Result<()> {
-        if !Db::vault(self).is_on() {
-            return Ok(());
-        }
-        rows.iter().flat_map(OwnedRow::blobs).try_for_each(|stored| self.learn_key(stored))
-    }
-}
-
-/// Runs a statement of the shared dialect; returns the number of changed rows.
-pub(crate) fn execute(db: &Db, sql: &str, values: &[SqlParam]) -> Result<u64> {
-    let mut statement = db.prepare_cached(sql)?;
-    for (at, value) in (1..).zip(values) {
-        bind(&mut statement, at, value)?;
-    }
-    Ok(signed(statement.raw_execute()?).cast_unsigned())
 }
 
 /// SQLite numbers named parameters in the order in which they appear, so `$n` is bound by name. A statement may leave

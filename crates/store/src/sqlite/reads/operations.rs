@@ -1,16 +1,16 @@
 //! Statements about operations in SQLite's dialect.
 
 use redrive_core::wire::ItemOutcome;
+use rusqlite::Connection;
 
 use crate::shared::columns::{Columns as _, number};
 use crate::shared::operation_work::FIRST_ATTEMPT;
 use crate::shared::reader::{MovedItem, OperationQueries, SqlParam, SqlReader as _};
-use crate::sqlite::connection::db::Db;
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::operations::row::OperationRow;
 use redrive_engine::runs::document::position;
 
-impl OperationQueries for Db {
+impl OperationQueries for Connection {
     async fn moved_items(&self, operation: &OperationRow, runs: &[i64], _: &[i64]) -> Result<Vec<MovedItem>> {
         let sql = format!(
             "SELECT item.run, runs.state, CASE WHEN item.run <= $4 THEN {FIRST_ATTEMPT} END

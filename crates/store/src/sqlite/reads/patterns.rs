@@ -2,11 +2,11 @@
 
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{MergedPattern, PatternEntry, PatternState, PatternView};
+use rusqlite::Connection;
 
 use crate::shared::columns::{number, time, whole};
 use crate::shared::patterns::{EVENTS_MAX, event, merged, view};
 use crate::shared::reader::{PatternQueries, PatternSql, SqlParam, SqlParams, SqlReader as _};
-use crate::sqlite::connection::db::Db;
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::ingest::fingerprints::FingerprintKey;
 use redrive_engine::runs::document::position;
@@ -32,7 +32,7 @@ fn select_views(now: &str) -> String {
     )
 }
 
-impl PatternQueries for Db {
+impl PatternQueries for Connection {
     fn pattern_sql(_: Option<&str>, now: &str) -> PatternSql {
         PatternSql {
             with: String::new(),

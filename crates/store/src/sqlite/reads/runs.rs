@@ -6,16 +6,15 @@ use redrive_core::ids::QueueName;
 use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::{Likeness, Sort, Versions};
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::shared::columns::{number, parsed, time};
 use crate::shared::duplicates::{DUPLICATES_MAX, DuplicateKey, DuplicateMatches, SAME_PATTERN_RUNS};
 use crate::shared::filter::SearchWords;
 use crate::shared::lookup::{key_hash, tenant_number};
 use crate::shared::reader::{RunQueries, SqlParam, SqlParams, SqlReader as _};
-use crate::shared::records::{PAYLOAD_COLUMNS, STEP_SIZES, read_payload};
+use crate::shared::records::{STEP_SIZES, read_payload};
 use crate::shared::scan::{RangeSelect, RangeStart, ScannedRun};
-use crate::sqlite::connection::db::Db;
 use crate::sqlite::reads::columns::OwnedRow;
 use crate::sqlite::rows::newest_version;
 use crate::sqlite::rows::run_names::NAMED;
@@ -40,7 +39,7 @@ enum RangePart {
     LaterDue,
 }
 
-impl RunQueries for Db {
+impl RunQueries for Connection {
     const CHUNK_MAX_ROWS: usize = 512;
 
     fn first_chunk(wanted: usize, ranges: usize) -> usize {
@@ -176,12 +175,11 @@ impl RunQueries for Db {
     }
 
     async fn payloads(&self, revisions: &[(i64, u32)]) -> Result<Vec<(i64, Result<StoredPayload>)>> {
-        let sql = format!("SELECT {PAYLOAD_COLUMNS} FROM payloads WHERE run = $1 AND revision = $2");
+        let sql = "SELECT kind, about, body FROM payloads WHERE run = $1 AND revision = $2";
         let mut found = Vec::with_capacity(revisions.len());
         for (run, revision) in revisions {
             let values = [SqlParam::from(*run), (*revision).into()];
-            let payload = self.row(&sql, &values).await?;
-            found.extend(payload.read(|row| Ok((*run, read_payload(self.vault(), *run, *revision, row))))?);
+            found.extend(self.row(sql, &values).await?.read(|row| Ok((*run, read_payload(row))))?);
         }
         Ok(found)
     }
@@ -212,7 +210,7 @@ fn range_sql(select: &RangeSelect, start: &RangeStart<'_>, part: RangePart, limi
             "runs.due, runs.id"
         }
     };
-    let hint = select.index.name().map_or("NOT INDEXED".to_owned(), Db::index_hint);
+    let hint = select.index.name().map_or("NOT INDEXED".to_owned(), Connection::index_hint);
     let due = if select.sort == Sort::Due { "runs.due" } else { "0" };
     let pattern = if select.reads_pattern { "runs.pattern" } else { "NULL" };
     let sql = format!(

@@ -1,20 +1,18 @@
 //! Attempts, payloads and history.
 
 use crate::shared::records::{ATTEMPT_COLUMNS, FromRow as _};
-use crate::shared::vault::{about_of, encoded_note, insert_late_failure, sealed, sealed_or_none};
 use redrive_core::lifecycle::Outcome;
 use redrive_core::run::StateName;
 use redrive_core::time::Timestamp;
 use rusqlite::{OptionalExtension, Params, params};
 
 use crate::sqlite::rows::SqliteRows;
+use redrive_engine::codec::encode;
 use redrive_engine::error::PortResult as Result;
 use redrive_engine::model::{Digest, NewSentPayload, PayloadKind};
 use redrive_engine::ports::rows::{AttemptRecord, AttemptRows, NewMove, NewRevision};
 use redrive_engine::runs::attempts::StoredAttempt;
 use redrive_engine::runs::document::position;
-use redrive_engine::runs::run_row::RunRow;
-use redrive_engine::vault::{SealedCell, SealedColumn};
 
 impl SqliteRows<'_> {
     fn kept(&self, condition: &str, values: impl Params) -> Result<Option<StoredAttempt>> {
@@ -46,8 +44,6 @@ impl AttemptRows for SqliteRows<'_> {
     }
 
     fn put_attempt(&mut self, ended: &AttemptRecord<'_>, now: Timestamp) -> Result<()> {
-        let cell = SealedCell::of_run(SealedColumn::AttemptBody, ended.tenant, ended.run, ended.attempt);
-        let body = sealed(self, &cell, ended.body)?;
         if ended.late {
             let mut make_way = self.conn.prepare_cached("DELETE FROM attempts WHERE run = ?1 AND attempt = ?2")?;
             make_way.execute([ended.run, ended.attempt.into()])?;
@@ -68,13 +64,18 @@ impl AttemptRows for SqliteRows<'_> {
             now.as_millis(),
             ended.origin,
             ended.verdict,
-            body,
+            ended.body,
         ])?;
         Ok(())
     }
 
-    fn insert_late_failure(&mut self, row: &RunRow, attempt: u32, epoch: u64, body: &[u8]) -> Result<()> {
-        insert_late_failure(self, row, attempt, epoch, body)
+    fn insert_late_failure(&mut self, run: i64, attempt: u32, epoch: u64, body: &[u8]) -> Result<()> {
+        let mut insert = self.conn.prepare_cached(
+            "INSERT INTO late_failures (run, attempt, epoch, body) SELECT ?1, ?2, ?3, ?4 WHERE NOT EXISTS
+                 (SELECT 1 FROM late_failures WHERE run = ?1 AND attempt = ?2 AND epoch = ?3 AND body = ?4)",
+        )?;
+        insert.execute(params![run, attempt, epoch.cast_signed(), body])?;
+        Ok(())
     }
 
     fn payload_digest(&mut self, run: i64, revision: u32) -> Result<Option<Vec<u8>>> {
@@ -83,14 +84,11 @@ impl AttemptRows for SqliteRows<'_> {
     }
 
     fn about_of(&mut self, run: i64, revision: u32) -> Result<Option<Vec<u8>>> {
-        about_of(self, run, revision)
+        let mut find = self.conn.prepare_cached("SELECT about FROM payloads WHERE run = ?1 AND revision = ?2")?;
+        Ok(find.query_row([run, revision.into()], |row| row.get(0)).optional()?)
     }
 
     fn insert_revision(&mut self, made: &NewRevision<'_>, now: Timestamp) -> Result<()> {
-        let of_run = |column| SealedCell::of_run(column, made.tenant, made.run, made.revision);
-        let about = sealed(self, &of_run(SealedColumn::PayloadAbout), &made.about)?;
-        let body = sealed(self, &of_run(SealedColumn::PayloadBody), &made.payload.encoded)?;
-        let patch = sealed_or_none(self, &of_run(SealedColumn::RevisionPatch), made.patch)?;
         let mut insert = self.conn.prepare_cached(
             "INSERT INTO payloads (run, revision, kind, digest, about, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
         )?;
@@ -99,34 +97,28 @@ impl AttemptRows for SqliteRows<'_> {
             made.revision,
             position(PayloadKind::ALL, &made.payload.kind),
             made.payload.digest.as_slice(),
-            about,
-            body,
+            made.about,
+            made.payload.encoded,
         ])?;
         let mut insert = self
             .conn
             .prepare_cached("INSERT INTO revisions (run, revision, at, actor, patch) VALUES (?1, ?2, ?3, ?4, ?5)")?;
-        insert.execute(params![made.run, made.revision, now.as_millis(), made.actor, patch])?;
+        insert.execute(params![made.run, made.revision, now.as_millis(), made.actor, made.patch])?;
         Ok(())
     }
 
-    fn put_sent(&mut self, row: &RunRow, attempt: u32, epoch: u64, sent: &NewSentPayload) -> Result<()> {
-        let of_run = |column| SealedCell::of_run(column, row.tenant, row.id, attempt);
-        let changes = sealed(self, &of_run(SealedColumn::SentChanges), &sent.changes)?;
-        let body = sealed(self, &of_run(SealedColumn::SentBody), &sent.body)?;
+    fn put_sent(&mut self, run: i64, attempt: u32, epoch: u64, sent: &NewSentPayload) -> Result<()> {
         // A released attempt's number is used again: the newer lease's payload counts.
         let mut put = self.conn.prepare_cached(
             "INSERT INTO sent (run, attempt, epoch, changes, body) VALUES (?1, ?2, ?3, ?4, ?5)
              ON CONFLICT (run, attempt) DO UPDATE SET epoch = excluded.epoch, changes = excluded.changes, body = excluded.body
                  WHERE excluded.epoch > sent.epoch",
         )?;
-        put.execute(params![row.id, attempt, epoch.cast_signed(), changes, body])?;
+        put.execute(params![run, attempt, epoch.cast_signed(), sent.changes, sent.body])?;
         Ok(())
     }
 
     fn insert_move(&mut self, moved: &NewMove<'_>, now: Timestamp) -> Result<()> {
-        let note = moved.note.map(encoded_note);
-        let cell = SealedCell::history_note(moved.tenant, moved.run, now.as_millis(), moved.event, moved.actor);
-        let note = sealed_or_none(self, &cell, note.as_deref())?;
         let mut insert = self.conn.prepare_cached(
             "INSERT INTO history (run, at, actor, event, from_state, to_state, note) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
         )?;
@@ -137,7 +129,7 @@ impl AttemptRows for SqliteRows<'_> {
             moved.event,
             position(StateName::ALL, &moved.from),
             position(StateName::ALL, &moved.to),
-            note,
+            moved.note.map(|note| encode(note.token().as_bytes())),
         ])?;
         Ok(())
     }

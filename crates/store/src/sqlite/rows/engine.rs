@@ -1,19 +1,21 @@
-//! Stamps, absences, trims, and the counters that a batch has changed.
+//! Stamps, absences, keys, trims, and the counters that a batch has changed.
 
 use redrive_core::absence::Absence;
 use redrive_core::money::{Spend, Usd};
-use redrive_core::time::Timestamp;
+use redrive_core::time::{DAY_MS, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::shared::freeze;
-use crate::shared::hours::SPEND_KEPT_MS;
 use crate::sqlite::rows::SqliteRows;
+use crate::sqlite::rows::keys;
 use crate::sqlite::rows::patterns::{PatternClocks, PatternFailures};
 use redrive_engine::Map;
 use redrive_engine::counters::{CountKey, CounterDeltas, HourCounts, HourKey, PatternDelta};
 use redrive_engine::error::PortResult as Result;
-use redrive_engine::model::Swept;
+use redrive_engine::model::{KeyRecord, Swept};
 use redrive_engine::ports::rows::EngineRows;
+
+/// How long spending per day is kept.
+const DAYS_KEPT_MS: u64 = 31 * DAY_MS;
 
 impl EngineRows for SqliteRows<'_> {
     fn last_seen(&mut self) -> Result<Option<Timestamp>> {
@@ -80,15 +82,22 @@ impl EngineRows for SqliteRows<'_> {
     }
 
     /// Inserted and deleted in one transaction, so that only a page has to reach the disk.
-    fn lift_freeze(&mut self) -> Result<()> {
-        self.conn.execute(freeze::LIFT, [])?;
-        Ok(())
-    }
-
     fn touch(&mut self) -> Result<()> {
         self.conn.prepare_cached("INSERT OR REPLACE INTO stamps (replica, at) VALUES ('', 0)")?.execute([])?;
         self.conn.prepare_cached("DELETE FROM stamps WHERE replica = ''")?.execute([])?;
         Ok(())
+    }
+
+    fn has_keys(&mut self) -> Result<bool> {
+        Ok(self.conn.prepare_cached("SELECT 1 FROM keys")?.exists([])?)
+    }
+
+    fn insert_key(&mut self, key: &KeyRecord) -> Result<()> {
+        keys::insert_key(self.conn, key)
+    }
+
+    fn revoke_key(&mut self, id: &str, now: Timestamp) -> Result<bool> {
+        keys::revoke_key(self.conn, id, now)
     }
 
     fn spent_on(&mut self, tenant: i64, day: Timestamp) -> Result<Spend> {
@@ -200,7 +209,7 @@ fn fold_spend(conn: &Connection, spend: Map<i64, Spend>, now: Timestamp) -> Resu
     for (tenant, Spend { tokens, cost }) in spend {
         let most = |n: u64| i64::try_from(n).unwrap_or(i64::MAX).min(i64::MAX / 2);
         fold.execute(params![tenant, now.day().as_millis(), most(tokens), most(cost.micros())])?;
-        forget.execute(params![tenant, now.day().minus_ms(SPEND_KEPT_MS).as_millis()])?;
+        forget.execute(params![tenant, now.day().minus_ms(DAYS_KEPT_MS).as_millis()])?;
     }
     Ok(())
 }

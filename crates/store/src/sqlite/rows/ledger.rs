@@ -1,7 +1,6 @@
 //! Steps and effects.
 
 use crate::shared::records::{FromRow as _, MERGED_STEPS, STEP_COLUMNS, STEP_FACTS, read_merged};
-use crate::shared::vault::{opened_step, sealed_or_none, sealed_step};
 use redrive_core::ids::CallId;
 use redrive_core::ledger::EntryState;
 use redrive_core::time::Timestamp;
@@ -15,21 +14,12 @@ use redrive_engine::ports::rows::{
     LedgerRows, MergedStep, MovedEntry, NewEntry, SettledEntry, outcome_column, status_column,
 };
 use redrive_engine::runs::document::position;
-use redrive_engine::vault::{SealedCell, SealedColumn};
 
 impl SqliteRows<'_> {
     fn step(&self, condition: &str, values: impl Params) -> Result<Option<StepRow>> {
         let mut find = self.conn.prepare_cached(&format!("SELECT {STEP_COLUMNS} FROM steps WHERE {condition}"))?;
         let mut rows = find.query(values)?;
-        let step = rows.next()?.map(StepRow::read).transpose()?;
-        step.map(|step| self.opened(step)).transpose()
-    }
-
-    fn opened(&self, step: StepRow) -> Result<StepRow> {
-        for stored in [&step.output, &step.check].into_iter().flatten() {
-            self.conn.learn_key(stored)?;
-        }
-        opened_step(self.conn.vault(), step)
+        rows.next()?.map(StepRow::read).transpose()
     }
 }
 
@@ -48,7 +38,7 @@ impl LedgerRows for SqliteRows<'_> {
         let mut find = self
             .conn
             .prepare_cached(&format!("SELECT {STEP_COLUMNS} FROM steps WHERE run = ?1 AND key >= ?2 AND key < ?3"))?;
-        find.query_and_then(params![run, from, before], |row| self.opened(StepRow::read(row)?))?.collect()
+        find.query_and_then(params![run, from, before], |row| StepRow::read(row))?.collect()
     }
 
     fn step_holder(&mut self, tenant: i64, key: &str) -> Result<Option<StepRow>> {
@@ -63,7 +53,6 @@ impl LedgerRows for SqliteRows<'_> {
     }
 
     fn insert_step(&mut self, new: &NewEntry<'_>, now: Timestamp) -> Result<()> {
-        let (output, check) = sealed_step(self, new.row.tenant, new.row.run_id.as_str(), new.key, new.step)?;
         let mut insert = self.conn.prepare_cached(
             "INSERT INTO steps (tenant, run, run_id, attempt, epoch, key, named, name, effect, status, outcome, holds,
                  began_at, at, used_at, used_epoch, output, omitted_bytes, omitted_sha256, verify, versions,
@@ -88,10 +77,10 @@ impl LedgerRows for SqliteRows<'_> {
             new.holds,
             (new.state == EntryState::Started).then_some(now),
             now,
-            output,
+            new.step.output,
             omitted.map(|omitted| omitted.bytes),
             omitted.map(|omitted| omitted.sha256.as_str()),
-            check,
+            new.step.check,
             versions_column(new.by.versions)?,
             new.step.call_id.as_ref().map(CallId::as_str),
         ])?;
@@ -99,8 +88,6 @@ impl LedgerRows for SqliteRows<'_> {
     }
 
     fn move_step(&mut self, moved: &MovedEntry<'_>, now: Timestamp) -> Result<()> {
-        let MovedEntry { found, step, .. } = moved;
-        let (output, check) = sealed_step(self, found.tenant, &found.run_id, &found.key, step)?;
         let mut update = self.conn.prepare_cached(
             "UPDATE steps SET attempt = ?2, epoch = ?3, used_epoch = ?3, effect = ?4, status = ?5,
                  outcome = ?6, holds = ?7, began_at = CASE WHEN ?8 THEN ?9 ELSE began_at END, at = ?9, used_at = ?9,
@@ -119,10 +106,10 @@ impl LedgerRows for SqliteRows<'_> {
             moved.holds,
             moved.state == EntryState::Started,
             now.as_millis(),
-            output,
+            moved.step.output,
             omitted.map(|omitted| omitted.bytes),
             omitted.map(|omitted| omitted.sha256.as_str()),
-            check,
+            moved.step.check,
             versions_column(moved.by.versions)?,
             moved.settled_by,
             status_column(moved.found.state),
@@ -132,9 +119,6 @@ impl LedgerRows for SqliteRows<'_> {
     }
 
     fn settle_step(&mut self, settled: &SettledEntry<'_>, now: Timestamp) -> Result<()> {
-        let StepRow { tenant, run_id, key, .. } = settled.found;
-        let cell = SealedCell::step(SealedColumn::StepOutput, *tenant, run_id, key);
-        let output = sealed_or_none(self, &cell, settled.output)?;
         let mut update = self.conn.prepare_cached(
             "UPDATE steps SET status = ?2, outcome = ?3, holds = min(holds, ?4), at = ?5, used_at = ?5, output = ?6,
                  omitted_bytes = ?7, omitted_sha256 = ?8, settled_by = ?9 WHERE id = ?1 AND status = ?10",
@@ -145,7 +129,7 @@ impl LedgerRows for SqliteRows<'_> {
             outcome_column(settled.state),
             settled.state.holds(),
             now.as_millis(),
-            output,
+            settled.output,
             settled.omitted.map(|omitted| omitted.bytes),
             settled.omitted.map(|omitted| omitted.sha256.as_str()),
             settled.actor,
@@ -232,7 +216,7 @@ mod tests {
             used_epoch, verify, output) VALUES (1, 1, 'r', 1, 1, 'k', 1, 'n', 1, 1, 1, 0, 0, 1, x'00', x'00')";
         fixture.conn.execute(insert, []).unwrap();
         let mut memory = WriterCache::default();
-        let mut rows = SqliteRows::new(&fixture.conn, &mut memory, Timestamp::default()).unwrap();
+        let mut rows = SqliteRows::new(&fixture.conn, &mut memory);
         let read = rows.steps_of_run(1).unwrap();
         assert_eq!(
             read.iter().map(|step| (step.output.is_some(), step.check.is_some())).collect::<Vec<_>>(),

@@ -2,20 +2,16 @@
 //! other aggregate has its own.
 
 pub(crate) mod attempts;
-pub(crate) mod audit;
 pub(crate) mod breakers;
 pub(crate) mod engine;
 pub(crate) mod keys;
 pub(crate) mod ledger;
 pub(crate) mod operations;
 pub(crate) mod patterns;
-pub(crate) mod retention;
 pub(crate) mod reviews;
 pub(crate) mod run_names;
 pub(crate) mod runs;
 pub(crate) mod waiting;
-
-use std::sync::Arc;
 
 use redrive_core::ids::{QueueName, Tenant};
 use redrive_core::time::Timestamp;
@@ -23,22 +19,12 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
 use crate::numbers::limit;
 use crate::shared::lookup::{queue_numbers_of, tenant_number};
-use crate::shared::reader::{SqlParam, SqlReader as _, ready};
-use crate::shared::reseal::{SEALED_TABLES, reseal_page};
-use crate::shared::vault::{
-    ROTATIONS, SealingWriter, SqlWriter, TransactionKeys, delete_retired_keys, last_retired, put_sealing_state,
-    sealing_state,
-};
-use crate::sqlite::connection::db::Db;
-use crate::sqlite::reads::columns::OwnedRow;
-use crate::sqlite::reads::execute;
+use crate::shared::reader::ready;
 use crate::sqlite::rows::patterns::PatternClocks;
 use crate::sqlite::rows::run_names::NewNames;
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::names::tenant_names::NameKind;
-use redrive_engine::ports::rows::{NameRows, VaultRows};
-use redrive_engine::vault::Vault;
-use redrive_engine::vault::reseal::{ResealedPage, SealingState};
+use redrive_engine::ports::rows::NameRows;
 
 /// What the writer remembers of its rows between batches. Dropped whenever a transaction is rolled back.
 #[derive(Debug, Default)]
@@ -81,68 +67,14 @@ pub(crate) struct Statements<'a> {
 
 /// The rows of one open transaction.
 pub(crate) struct SqliteRows<'a> {
-    pub(crate) conn: &'a Db,
+    pub(crate) conn: &'a Connection,
     pub(crate) memory: &'a mut WriterCache,
     pub(crate) held: Statements<'a>,
-    keys: TransactionKeys,
 }
 
 impl<'a> SqliteRows<'a> {
-    /// The transaction has begun, so that no key is rotated before it ends.
-    pub(crate) fn new(conn: &'a Db, memory: &'a mut WriterCache, now: Timestamp) -> Result<Self> {
-        let rotations = match conn.vault().is_on() {
-            true => conn.prepare_cached(ROTATIONS)?.query_row([], |row| row.get(0)).optional()?.unwrap_or(0),
-            false => 0,
-        };
-        Ok(Self { conn, memory, held: Statements::default(), keys: TransactionKeys::new(rotations, now) })
-    }
-}
-
-impl SqlWriter for SqliteRows<'_> {
-    type Row = OwnedRow;
-
-    fn query(&mut self, sql: &str, values: &[SqlParam]) -> Result<Vec<OwnedRow>> {
-        Ok(ready(self.conn.rows(sql, values))?.0)
-    }
-
-    fn execute(&mut self, sql: &str, values: &[SqlParam]) -> Result<u64> {
-        execute(self.conn, sql, values)
-    }
-}
-
-impl SealingWriter for SqliteRows<'_> {
-    fn vault(&self) -> Arc<Vault> {
-        self.conn.vault().clone()
-    }
-
-    fn keys(&mut self) -> &mut TransactionKeys {
-        &mut self.keys
-    }
-}
-
-impl VaultRows for SqliteRows<'_> {
-    fn sealing_state(&mut self) -> Result<Option<SealingState>> {
-        sealing_state(self, "")
-    }
-
-    fn put_sealing_state(&mut self, state: &SealingState) -> Result<()> {
-        put_sealing_state(self, state)
-    }
-
-    fn last_retired(&mut self) -> Result<Option<Timestamp>> {
-        last_retired(self)
-    }
-
-    fn delete_retired_keys(&mut self, by: Timestamp) -> Result<u64> {
-        delete_retired_keys(self, by)
-    }
-
-    fn sealed_tables(&self) -> usize {
-        SEALED_TABLES.len()
-    }
-
-    fn reseal_page(&mut self, table: usize, after: [i64; 2]) -> Result<ResealedPage> {
-        reseal_page(self, table, after)
+    pub(crate) fn new(conn: &'a Connection, memory: &'a mut WriterCache) -> Self {
+        Self { conn, memory, held: Statements::default() }
     }
 }
 
@@ -176,17 +108,8 @@ impl NameRows for SqliteRows<'_> {
         Ok(find.query_map([most], |row| row.get(0))?.collect::<Result<_, _>>()?)
     }
 
-    fn queue_numbers_of(&mut self, tenant: i64, most: usize) -> Result<Vec<i64>> {
-        ready(queue_numbers_of(self.conn, tenant, most))
-    }
-
-    fn queue_numbers_named(&mut self, names: &[QueueName]) -> Result<Vec<i64>> {
-        let mut find = self.conn.prepare_cached("SELECT id FROM queues WHERE name = ?1")?;
-        let mut numbers = Vec::with_capacity(names.len());
-        for name in names {
-            numbers.extend(find.query_row([name.as_str()], |row| row.get::<_, i64>(0)).optional()?);
-        }
-        Ok(numbers)
+    fn queue_numbers_of(&mut self, tenant: i64) -> Result<Vec<i64>> {
+        ready(queue_numbers_of(self.conn, tenant))
     }
 
     fn knows_name(&mut self, tenant: i64, kind: NameKind, name: &str) -> Result<bool> {

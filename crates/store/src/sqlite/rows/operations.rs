@@ -12,9 +12,9 @@ use rusqlite::{Connection, Row, params};
 use crate::shared::lookup::last_run;
 use crate::shared::operation_work::matching;
 use crate::shared::reader::{CounterQueries, ready};
-use crate::shared::vault::{NO_SPEC, put_samples, put_spec, samples_of};
-use crate::sqlite::reads::columns::parsed;
+use crate::sqlite::reads::columns::{packed_json_or_none, parsed};
 use crate::sqlite::rows::SqliteRows;
+use redrive_engine::codec::encode;
 use redrive_engine::error::{Error, PortResult as Result};
 use redrive_engine::model::RunFilter;
 use redrive_engine::operations::row::OperationRow;
@@ -27,6 +27,13 @@ fn find(conn: &Connection, id: i64) -> Result<OperationRow> {
     let mut find = conn.prepare_cached(&format!("SELECT {OPERATION_COLUMNS} FROM operations WHERE id = ?1"))?;
     let mut rows = find.query([id])?;
     rows.next()?.map(OperationRow::read).transpose()?.ok_or(Error::NotFound("operation").into())
+}
+
+fn samples_of(conn: &Connection, id: i64) -> Result<Vec<OperationSample>> {
+    let mut find = conn.prepare_cached("SELECT samples FROM operations WHERE id = ?1")?;
+    let mut rows = find.query([id])?;
+    let samples = rows.next()?.map(|row| packed_json_or_none(row, 0, "samples")).transpose()?;
+    Ok(samples.flatten().unwrap_or_default())
 }
 
 impl OperationRows for SqliteRows<'_> {
@@ -49,7 +56,7 @@ impl OperationRows for SqliteRows<'_> {
         insert.execute(params![
             position(OperationAction::ALL, &row.action),
             position(OperationState::ALL, &row.state),
-            NO_SPEC,
+            new.spec,
             row.actor,
             row.created_at.as_millis(),
             row.started_at.map(Timestamp::as_millis),
@@ -58,9 +65,7 @@ impl OperationRows for SqliteRows<'_> {
             row.canary.map(|state| position(CanaryState::ALL, &state)),
             row.changes_seen,
         ])?;
-        let id = self.conn.last_insert_rowid();
-        put_spec(self, id, &new.spec)?;
-        Ok(id)
+        Ok(self.conn.last_insert_rowid())
     }
 
     fn operation(&mut self, id: i64) -> Result<Option<OperationRow>> {
@@ -112,11 +117,13 @@ impl OperationRows for SqliteRows<'_> {
     }
 
     fn samples_of(&mut self, operation: i64) -> Result<Vec<OperationSample>> {
-        samples_of(self, operation)
+        samples_of(self.conn, operation)
     }
 
     fn put_samples(&mut self, operation: i64, samples: &[OperationSample]) -> Result<()> {
-        put_samples(self, operation, samples)
+        let mut update = self.conn.prepare_cached("UPDATE operations SET samples = ?2 WHERE id = ?1")?;
+        update.execute(params![operation, encode(attempts::json(&samples)?.as_bytes())])?;
+        Ok(())
     }
 
     fn insert_item(

@@ -3,20 +3,14 @@
 use redrive_core::time::Timestamp;
 use rusqlite::params;
 
-use crate::shared::vault::{request_of, sealed_or_none};
 use crate::sqlite::rows::SqliteRows;
-use redrive_engine::error::PortResult as Result;
-use redrive_engine::model::PayloadKind;
+use redrive_engine::error::{Error, PortResult as Result};
+use redrive_engine::model::{Digest, Payload, PayloadKind};
 use redrive_engine::ports::rows::{NewRequest, ReviewRows, StoredRequest};
-use redrive_engine::runs::document::position;
-use redrive_engine::vault::{SealedCell, SealedColumn};
+use redrive_engine::runs::document::{position, word};
 
 impl ReviewRows for SqliteRows<'_> {
     fn put_request(&mut self, asked: &NewRequest<'_>, now: Timestamp) -> Result<()> {
-        let of_run = |column| SealedCell::of_run(column, asked.tenant, asked.run, 0);
-        let request = sealed_or_none(self, &of_run(SealedColumn::ReviewRequest), asked.request.as_deref())?;
-        let encoded = asked.payload.map(|payload| payload.encoded.as_slice());
-        let body = sealed_or_none(self, &of_run(SealedColumn::ReviewBody), encoded)?;
         let mut put = self.conn.prepare_cached(
             "INSERT OR REPLACE INTO reviews (run, at, actor, expires_at, request, kind, digest, body)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
@@ -26,16 +20,29 @@ impl ReviewRows for SqliteRows<'_> {
             now.as_millis(),
             asked.actor,
             asked.expires_at.as_millis(),
-            request,
+            asked.request,
             asked.payload.map(|payload| position(PayloadKind::ALL, &payload.kind)),
             asked.payload.map(|payload| payload.digest.as_slice()),
-            body,
+            asked.payload.map(|payload| &payload.encoded),
         ])?;
         Ok(())
     }
 
     fn request_of(&mut self, run: i64) -> Result<Option<StoredRequest>> {
-        request_of(self, run)
+        let mut find =
+            self.conn.prepare_cached("SELECT actor, request, kind, digest, body FROM reviews WHERE run = ?1")?;
+        let mut rows = find.query([run])?;
+        let Some(found) = rows.next()? else { return Ok(None) };
+        let payload = match found.get::<_, Option<i64>>(2)? {
+            Some(kind) => Some(Payload {
+                kind: word(PayloadKind::ALL, kind, "payload kind")?,
+                digest: Digest::try_from(found.get::<_, Vec<u8>>(3)?)
+                    .map_err(|_| Error::Unexpected("a digest of another length".into()))?,
+                encoded: found.get(4)?,
+            }),
+            None => None,
+        };
+        Ok(Some(StoredRequest { actor: found.get(0)?, request: found.get(1)?, payload }))
     }
 
     fn postpone_request(&mut self, run: i64, expires_at: Timestamp) -> Result<()> {

@@ -104,10 +104,7 @@ mod tests {
             if let Some(names) = &mut memory.new_names {
                 names.count += runs;
             }
-            SqliteRows::new(&fixture.conn, &mut memory, redrive_core::time::Timestamp::default())
-                .unwrap()
-                .move_names()
-                .unwrap();
+            SqliteRows::new(&fixture.conn, &mut memory).move_names().unwrap();
             let known = memory.new_names.unwrap();
             assert_eq!(known.count, count(&fixture.conn, "run_names_new"));
             ends += i64::from(known.next < next);

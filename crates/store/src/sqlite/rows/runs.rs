@@ -4,14 +4,12 @@ use crate::shared::records::{FromRow as _, RUN_COLUMNS};
 use std::sync::LazyLock;
 
 use redrive_core::ids::{OrderKey, RunId};
-use redrive_core::retention::EndedAs;
 use redrive_core::run::StateName;
 use redrive_core::text::Label;
 use redrive_core::time::Timestamp;
 use redrive_core::wire::Severity;
 use rusqlite::{OptionalExtension, params};
 
-use crate::shared::vault::sealed;
 use crate::sqlite::reads::columns::{label_or_none, parsed_or_none};
 use crate::sqlite::rows::SqliteRows;
 use crate::sqlite::rows::run_names::NAMED;
@@ -21,7 +19,6 @@ use redrive_engine::ports::rows::{ChangedColumns, RunAttributes, RunRows};
 use redrive_engine::runs::document::{StateColumns, position, word};
 use redrive_engine::runs::run_row::RunRow;
 use redrive_engine::runs::run_row::key_hash;
-use redrive_engine::vault::{SealedCell, SealedColumn};
 
 pub(crate) static FIND: LazyLock<String> = LazyLock::new(|| {
     format!("SELECT {RUN_COLUMNS} FROM runs NOT INDEXED WHERE id IN ({NAMED}) AND tenant = ?2 AND run_id = ?3")
@@ -70,16 +67,13 @@ impl RunRows for SqliteRows<'_> {
             return Ok(());
         }
         let insert = "INSERT INTO payloads (run, revision, kind, digest, about, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-        let of_run = |column| SealedCell::of_run(column, row.tenant, row.id, row.run.revision);
-        let about = sealed(self, &of_run(SealedColumn::PayloadAbout), &new.about)?;
-        let body = sealed(self, &of_run(SealedColumn::PayloadBody), &new.payload.encoded)?;
         self.held.insert_payload.of(self.conn, insert)?.execute(params![
             row.id,
             row.run.revision,
             position(PayloadKind::ALL, &new.payload.kind),
             new.payload.digest.as_slice(),
-            about,
-            body,
+            new.about,
+            new.payload.encoded,
         ])?;
         Ok(())
     }
@@ -165,7 +159,7 @@ impl SqliteRows<'_> {
         let update =
             "UPDATE runs SET state = ?2, detail = ?3, due = ?4, wake = ?5, attempt = ?6, revision = ?7, updated_at = ?8,
                  deferred_until = ?9, held_by = ?10, merged_into = ?11, replays = ?12, life = ?13, unleasable = ?14,
-                 lease_request = ?15, ended_at = ?16, ended_as = ?17 WHERE id = ?1";
+                 lease_request = ?15 WHERE id = ?1";
         Ok(self.held.move_run.of(self.conn, update)?.execute(params![
             row.id,
             position(StateName::ALL, &columns.state),
@@ -182,8 +176,6 @@ impl SqliteRows<'_> {
             row.life()?,
             columns.unleasable.then_some(1),
             row.request(),
-            row.ended_at.map(Timestamp::as_millis),
-            ended_as(row),
         ])?)
     }
 
@@ -194,9 +186,9 @@ impl SqliteRows<'_> {
             "INSERT INTO runs (id, tenant, queue, key_hash, run_id, state, detail, due, wake, attempt, revision, reason,
                  category, pattern, severity, received_at, updated_at, deferred_until, environment, agent, task_type,
                  customer, model, provider, tool, step, idempotency_key, order_key, held_by, merged_into, replays, life,
-                 unleasable, ended_at, ended_as)
+                 unleasable)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?16, ?17, ?18, ?19, ?20, ?21,
-                 ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34)";
+                 ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32)";
         self.held.insert_run.of(self.conn, insert)?.execute(params![
             row.id,
             row.tenant,
@@ -230,8 +222,6 @@ impl SqliteRows<'_> {
             row.run.replays,
             row.life()?,
             columns.unleasable.then_some(1),
-            row.ended_at.map(Timestamp::as_millis),
-            ended_as(row),
         ])?;
         if let Some(names) = &mut self.memory.new_names {
             names.count += 1;
@@ -245,7 +235,7 @@ impl SqliteRows<'_> {
             "UPDATE runs SET state = ?2, detail = ?3, due = ?4, wake = ?5, attempt = ?6, revision = ?7, reason = ?8,
                  category = ?9, pattern = ?10, updated_at = ?11, deferred_until = ?12, model = ?13, provider = ?14,
                  tool = ?15, step = ?16, held_by = ?17, merged_into = ?18, replays = ?19, life = ?20,
-                 unleasable = ?21, lease_request = ?22, ended_at = ?23, ended_as = ?24 WHERE id = ?1",
+                 unleasable = ?21, lease_request = ?22 WHERE id = ?1",
         )?;
         Ok(update.execute(params![
             row.id,
@@ -270,8 +260,6 @@ impl SqliteRows<'_> {
             row.life()?,
             columns.unleasable.then_some(1),
             row.request(),
-            row.ended_at.map(Timestamp::as_millis),
-            ended_as(row),
         ])?)
     }
 
@@ -281,11 +269,6 @@ impl SqliteRows<'_> {
             self.conn.prepare_cached("UPDATE runs SET wake = ?2, updated_at = ?3, life = ?4 WHERE id = ?1")?;
         Ok(update.execute(params![row.id, wake, now.as_millis(), row.life()?])?)
     }
-}
-
-/// Written where the time of the end is.
-fn ended_as(row: &RunRow) -> Option<i64> {
-    row.ended_as().map(|ended_as| position(EndedAs::ALL, &ended_as))
 }
 
 fn text(label: &Option<Label>) -> Option<&str> {

@@ -9,18 +9,11 @@ use redrive_engine::error::PortResult as Result;
 use redrive_engine::failpoint;
 
 /// In order, with the same names as PostgreSQL's. Append only: a migration that has landed never changes.
-const MIGRATIONS: &[Migration] = &[
-    Migration { name: "0001_initial", sql: include_str!("migrations/0001_initial.sql") },
-    Migration { name: "0002_keys_audit_retention", sql: include_str!("migrations/0002_keys_audit_retention.sql") },
-];
+const MIGRATIONS: &[Migration] =
+    &[Migration { name: "0001_initial", sql: include_str!("migrations/0001_initial.sql") }];
 
 pub(crate) fn version(conn: &Connection) -> Result<u32> {
     Ok(conn.pragma_query_value(None, "user_version", |row| row.get(0))?)
-}
-
-/// The schema of this binary.
-pub(crate) fn newest() -> u32 {
-    migrations::newest(&with_test_upgrade(MIGRATIONS))
 }
 
 /// Migrates the store to this binary's schema.
@@ -52,7 +45,7 @@ fn apply(conn: &mut Connection, all: &[Migration]) -> Result<()> {
 
 /// For commands that never migrate.
 pub(crate) fn require_current(conn: &Connection) -> Result<()> {
-    migrations::refuse_other(version(conn)?, newest())
+    migrations::refuse_other(version(conn)?, migrations::newest(&with_test_upgrade(MIGRATIONS)))
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! One run in detail, over rows put in by hand.
 
 use redrive_core::lifecycle::Outcome;
-use redrive_core::policy::Policies;
 use redrive_core::run::StateName;
 use redrive_core::wire::RunDetail;
 use rusqlite::params;
@@ -20,7 +19,7 @@ const VERDICT: &str = r#"{"action":"retry","reason":"timeout","category":"transi
 
 fn show(fixture: &Fixture, tenant: &str, run_id: &str) -> Result<RunDetail> {
     let at = RunRef { tenant: tenant.parse().unwrap(), run_id: run_id.parse().unwrap() };
-    ready(run_detail(&fixture.conn, &at, &DetailCall::default(), &Policies::default()))
+    ready(run_detail(&fixture.conn, &at, &DetailCall::default()))
 }
 
 fn attempt(fixture: &Fixture, run: i64, number: u32, outcome: Outcome, verdict: Option<&str>, body: &str) {

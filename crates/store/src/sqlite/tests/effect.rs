@@ -1,8 +1,7 @@
 //! What becomes of the ledger once a run is gone.
 
-use rusqlite::params;
+use rusqlite::{Connection, params};
 
-use crate::sqlite::connection::db::Db;
 use crate::sqlite::rows::{SqliteRows, WriterCache};
 use crate::sqlite::tests::fixture::{Fixture, NOW_MS, Seed, now};
 use redrive_engine::error::PortResult as Result;
@@ -10,13 +9,13 @@ use redrive_engine::ledger::effects::{KEPT_MS, effect};
 use redrive_engine::model::{EffectRef, Swept};
 use redrive_engine::ports::rows::EngineRows as _;
 
-fn rows<T>(conn: &Db, act: impl FnOnce(&mut SqliteRows<'_>) -> T) -> T {
-    act(&mut SqliteRows::new(conn, &mut WriterCache::default(), now()).unwrap())
+fn rows<T>(conn: &Connection, act: impl FnOnce(&mut SqliteRows<'_>) -> T) -> T {
+    act(&mut SqliteRows::new(conn, &mut WriterCache::default()))
 }
 
 const DAY: i64 = 86_400_000;
 
-fn keys(conn: &Db) -> Vec<String> {
+fn keys(conn: &Connection) -> Vec<String> {
     let mut all = conn.prepare("SELECT key FROM steps ORDER BY key").unwrap();
     all.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap()
 }

@@ -1,6 +1,6 @@
 //! Figures over rows put in by hand.
 
-use redrive_core::policy::{Limits, Policies};
+use redrive_core::policy::Limits;
 use redrive_core::reason::Reason;
 use redrive_core::run::StateName;
 use redrive_core::time::{HOUR_MS, MINUTE_MS, Timestamp};
@@ -113,7 +113,7 @@ fn health_names_the_queues_whose_due_work_nobody_takes() {
     set("served", "{}", NOW_MS - 60_000);
     set("by-caller", r#"{"retry_by":"caller"}"#, 0);
     let named = |scope: &TenantScope| {
-        let health = ready(health(&fixture.conn, scope, false, now())).unwrap();
+        let health = ready(health(&fixture.conn, scope, now())).unwrap();
         assert_eq!(health.status, "attention");
         let ownerless: Vec<String> = health.queues_without_owner.iter().map(ToString::to_string).collect();
         let alerts = health.queues_without_workers.into_iter();
@@ -127,8 +127,8 @@ fn health_names_the_queues_whose_due_work_nobody_takes() {
     called("unserved", fixture.tenant("acme"), NOW_MS - 1_000);
     assert_eq!(named(&TenantScope::All).0, [("unserved".into(), 9)]);
     assert_eq!(named(&tenant("globex")).0, [("unserved".into(), 9)]);
-    assert!(ready(health(&fixture.conn, &tenant("acme"), false, now())).unwrap().queues_without_workers.is_empty());
-    let nobody = ready(health(&fixture.conn, &tenant("nobody"), false, now())).unwrap();
+    assert!(ready(health(&fixture.conn, &tenant("acme"), now())).unwrap().queues_without_workers.is_empty());
+    let nobody = ready(health(&fixture.conn, &tenant("nobody"), now())).unwrap();
     assert_eq!((nobody.status.as_str(), nobody.scheduled), ("ok", 0));
     assert!(nobody.queues_without_workers.is_empty() && nobody.queues_without_owner.is_empty());
 }
@@ -172,12 +172,12 @@ fn queues_are_shown_with_what_stands_in_them() {
         Seed { queue: "mail", ..in_state(StateName::Running) },
     ]);
     fixture.conn.execute(r#"UPDATE queues SET settings = '{"owner":"post"}' WHERE name = 'mail'"#, []).unwrap();
-    let queues = ready(list_queues(&fixture.conn, 500, None, &Policies::default())).unwrap().queues;
+    let queues = ready(list_queues(&fixture.conn, 500, None)).unwrap().queues;
     let shown: Vec<_> = queues.iter().map(|q| (q.name.as_str(), q.dead, q.running, q.ownerless)).collect();
     assert_eq!(shown, [("default", 2, 0, true), ("mail", 0, 1, false)]);
-    assert_eq!(ready(one_queue(&fixture.conn, &"mail".parse().unwrap(), &Policies::default())).unwrap(), queues[1]);
+    assert_eq!(ready(one_queue(&fixture.conn, &"mail".parse().unwrap())).unwrap(), queues[1]);
     assert!(matches!(
-        ready(one_queue(&fixture.conn, &"none".parse().unwrap(), &Policies::default())).map_err(Error::from),
+        ready(one_queue(&fixture.conn, &"none".parse().unwrap())).map_err(Error::from),
         Err(Error::NotFound("queue"))
     ));
 }

@@ -8,7 +8,6 @@ use redrive_core::wire::{PatternState, Severity};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::shared::lookup::key_hash;
-use crate::sqlite::connection::db::Db;
 use crate::sqlite::schema::migrate;
 use redrive_engine::codec::encode;
 use redrive_engine::ingest::fingerprints::FingerprintKey;
@@ -82,14 +81,14 @@ impl Seed {
 }
 
 pub(crate) struct Fixture {
-    pub(crate) conn: Db,
+    pub(crate) conn: Connection,
 }
 
 impl Fixture {
     pub(crate) fn new() -> Self {
         let mut conn = Connection::open_in_memory().unwrap();
         migrate(&mut conn).unwrap();
-        Self { conn: Db::without_vault(conn) }
+        Self { conn }
     }
 
     pub(crate) fn with(seeds: impl IntoIterator<Item = Seed>) -> Self {

@@ -14,8 +14,7 @@ use redrive_engine::clock::SeededDice;
 use redrive_engine::counters::CounterDeltas;
 use redrive_engine::lease::claim::{ClaimProgress, claim_runs};
 use redrive_engine::lease::grant::GrantedLease;
-use redrive_engine::lease::sources::DuePlaces;
-use redrive_engine::model::{LeaseCall, TenantScope};
+use redrive_engine::model::LeaseCall;
 use redrive_engine::ports::backend::{Pace, Unpaced};
 use redrive_engine::tx::{Tx, TxCache};
 
@@ -26,10 +25,6 @@ struct Pieces(usize);
 
 impl Pace for Pieces {
     fn is_over(&self) -> bool {
-        true
-    }
-
-    fn is_share_used(&self) -> bool {
         true
     }
 
@@ -59,7 +54,7 @@ fn lease_all(fixture: &Fixture, call: &LeaseCall, pace: &dyn Pace) -> (Vec<usize
 }
 
 /// With what is known from before; says when a command has ended.
-pub(crate) fn lease_on(
+fn lease_on(
     fixture: &Fixture,
     call: &LeaseCall,
     pace: &dyn Pace,
@@ -69,79 +64,26 @@ pub(crate) fn lease_on(
     let mut memory = WriterCache::default();
     let (dice, policies) = (SeededDice::new(7), Policies::default());
     let (mut pieces, mut granted, mut rest) = (Vec::new(), Vec::new(), Some(ClaimProgress::new(call)));
-    let mut places = DuePlaces::default();
-    let mut with_tx = |act: &mut dyn FnMut(&mut Tx<'_>)| {
-        let mut rows = SqliteRows::new(&fixture.conn, &mut memory, now()).unwrap();
-        act(&mut Tx {
+    while let Some(before) = rest {
+        let mut rows = SqliteRows::new(&fixture.conn, &mut memory);
+        let mut batch = Tx {
             rows: &mut rows,
             now: now(),
             dice: &dice,
             policies: &policies,
             known: &mut *known,
             counters: CounterDeltas::default(),
-            audit: Vec::new(),
             pace,
             wake: false,
-        });
-    };
-    while let Some(before) = rest.take() {
-        with_tx(&mut |tx| {
-            let piece = claim_runs(tx, call, &before).unwrap();
-            pieces.push(piece.granted.len());
-            granted.extend(piece.granted);
-            rest = piece.next;
-        });
+        };
+        let piece = claim_runs(&mut batch, call, &before).unwrap();
+        pieces.push(piece.granted.len());
+        granted.extend(piece.granted);
+        rest = piece.next;
+        drop(rows);
         ended();
-        if let Some(after) = rest.as_ref().and_then(ClaimProgress::search_after) {
-            with_tx(&mut |tx| places = DuePlaces::find(tx, call, after).unwrap());
-        }
-        rest = rest.and_then(|progress| progress.with_next_places(&mut places));
     }
     (pieces, granted)
-}
-
-/// A due run in each of so many queues of a tenant; the last queue's is the oldest.
-fn one_in_each(queues: i64) -> Fixture {
-    let due = |n: i64| Seed {
-        queue: Box::leak(format!("q{n:04}").into_boxed_str()),
-        state: StateName::Scheduled,
-        due: NOW_MS - 1 - n,
-        ..Seed::default()
-    };
-    Fixture::with((0..queues).map(due))
-}
-
-/// The most statements that one command ran to find runs, how many commands there were, and the order of the leases.
-fn statements_over(queues: i64, call: &LeaseCall) -> (i32, usize, Vec<i64>) {
-    let fixture = one_in_each(queues);
-    let count = || status(&fixture, StatementStatus::Run);
-    let mut most = 0;
-    count();
-    let (pieces, granted) = lease_on(&fixture, call, &Unpaced, &mut TxCache::default(), || most = most.max(count()));
-    (most, pieces.len(), granted.iter().map(|granted| granted.row).collect())
-}
-
-#[test]
-fn a_command_asks_few_queues_however_many_there_are() {
-    let names = (0..1_000).map(|n| format!("q{n:04}").parse().unwrap()).collect();
-    for call in
-        [call(150), LeaseCall { queues: names, ..call(150) }, LeaseCall { scope: TenantScope::All, ..call(150) }]
-    {
-        let (few, many) = (statements_over(100, &call), statements_over(1_000, &call));
-        assert_eq!(few.2, (1..=100).rev().collect::<Vec<_>>(), "in due order");
-        assert_eq!(many.2, (851..=1_000).rev().collect::<Vec<_>>(), "in due order");
-        assert_eq!((few.0, many.0), (2 * 64, 2 * 64), "two statements for each queue of a command");
-        assert_eq!((few.1, many.1), (3, 4), "one finds that there are many");
-    }
-}
-
-#[test]
-fn a_large_call_ends_once_nothing_is_left() {
-    let fixture = one_in_each(100);
-    let (pieces, granted) = lease_all(&fixture, &call(1_000), &Unpaced);
-    assert_eq!((pieces.as_slice(), granted.len()), ([0, 64, 36].as_slice(), 100));
-    let (pieces, granted) = lease_all(&fixture, &LeaseCall { request_id: None, ..call(1_000) }, &Unpaced);
-    assert_eq!((pieces.as_slice(), granted.len()), ([0].as_slice(), 0));
 }
 
 fn waiting(runs: usize) -> Fixture {
@@ -159,19 +101,6 @@ fn a_long_claim_goes_on_in_pieces() {
     // The same call again gets all of its pieces.
     let (again, _) = lease_all(&fixture, &call(8), &Pieces(3));
     assert_eq!(again, [8]);
-}
-
-#[test]
-fn a_claim_gives_way_once_its_share_is_used() {
-    let fixture = waiting(50);
-    let (pieces, granted) = lease_all(&fixture, &call(40), &Pieces(1_000));
-    assert_eq!(pieces, [16, 16, 8]);
-    let runs: HashSet<i64> = granted.iter().map(|granted| granted.row).collect();
-    assert_eq!(runs.len(), 40, "each run once");
-    // The places of a large call are taken up again.
-    let (pieces, granted) = lease_all(&one_in_each(100), &call(1_000), &Pieces(1_000));
-    assert_eq!((pieces.as_slice(), granted.len()), ([0, 16, 16, 16, 16, 16, 16, 4].as_slice(), 100));
-    assert!(granted.is_sorted_by_key(|granted| std::cmp::Reverse(granted.row)), "in due order");
 }
 
 #[test]
@@ -197,11 +126,7 @@ fn wall(runs: usize) -> Fixture {
 
 /// Steps of SQLite's own machine in the statements that look for due runs.
 fn steps(fixture: &Fixture) -> i32 {
-    status(fixture, StatementStatus::VmStep)
-}
-
-fn status(fixture: &Fixture, status: StatementStatus) -> i32 {
-    let of = |sql: &str| fixture.conn.prepare_cached(sql).unwrap().reset_status(status);
+    let of = |sql: &str| fixture.conn.prepare_cached(sql).unwrap().reset_status(StatementStatus::VmStep);
     [&DUE_AT_FRONT, &DUE_AFTER, &END_AT_FRONT, &END_AFTER].map(|sql| of(sql)).iter().sum()
 }
 

@@ -7,7 +7,7 @@ use redrive_core::wire::{
     FailRequest, FailureAnswer, HeartbeatAnswer, HeartbeatRequest, Mode, PreflightBrief, ReleaseRequest, StartAnswer,
     StartRequest, StateAnswer, StepRequest, StepView, SucceedAnswer, SucceedRequest,
 };
-use redrive_engine::{DetailCall, Fit, RunRef, Start, UnderLease};
+use redrive_engine::{DetailCall, Fit, Start, UnderLease};
 
 use crate::app::App;
 use crate::auth::{Principal, Worker};
@@ -17,7 +17,6 @@ use crate::capture::{self, FailureContext, lease_token, new_step};
 use crate::prepare;
 use crate::problem::{Code, HttpProblem, Result};
 use crate::query::TenantQuery;
-use crate::redacted;
 use crate::tasks::compute;
 
 pub(crate) async fn start(
@@ -32,13 +31,10 @@ pub(crate) async fn start(
     let Json { value, raw, held: _held } = call.body;
     let tenant = who.tenant(&[query.tenant.as_ref(), value.tenant.as_ref()])?;
     let queue = value.queue.clone().unwrap_or_else(QueueName::default_queue);
-    let at = RunRef { tenant: tenant.clone(), run_id: value.run_id.clone() };
-    who.may_report(app.store.as_ref(), &at, &queue).await?;
     let policy = app.store.policy(&tenant, &queue).await?;
     let (mut start, preflight) =
         compute(&app, &who.holder(), raw.len(), move || start_of(tenant, value, &policy)).await?;
     start.run.by = who.mark();
-    let start = redacted::start(&app, start).await?;
     let started = app.store.start(start).await?;
     let created = started.created;
     let mut answer = prepare::started(&app, started).await;
@@ -55,15 +51,14 @@ fn start_of(tenant: Tenant, request: StartRequest, policy: &Policy) -> Result<(S
     Ok((Start { fit, ..capture::start(request, tenant)? }, found))
 }
 
-async fn under_lease(
-    app: &App,
+fn under_lease(
     who: &Principal,
     query: &TenantQuery,
     named: Option<&Tenant>,
     run_id: RunId,
     lease: &str,
 ) -> Result<UnderLease> {
-    let at = who.run(app.store.as_ref(), &[query.tenant.as_ref(), named], run_id).await?;
+    let at = who.run(&[query.tenant.as_ref(), named], run_id)?;
     Ok(UnderLease { at, lease: lease_token(lease)? })
 }
 
@@ -72,7 +67,7 @@ pub(crate) async fn heartbeat(
     call: ApiCall<Worker, RunId, TenantQuery, Json<HeartbeatRequest>>,
 ) -> Result<Reply<HeartbeatAnswer>> {
     let request = call.body.value;
-    let under = under_lease(&app, &call.who, &call.query, request.tenant.as_ref(), call.path, &request.lease).await?;
+    let under = under_lease(&call.who, &call.query, request.tenant.as_ref(), call.path, &request.lease)?;
     Ok(Reply::ok(HeartbeatAnswer { lease_expires_at: app.store.heartbeat(under).await? }))
 }
 
@@ -81,8 +76,8 @@ pub(crate) async fn step(
     call: ApiCall<Worker, RunId, TenantQuery, Json<StepRequest>>,
 ) -> Result<Reply<StepView>> {
     let request = call.body.value;
-    let under = under_lease(&app, &call.who, &call.query, request.tenant.as_ref(), call.path, &request.lease).await?;
-    let step = redacted::step(&app, &under.at, new_step(request.into(), "")?).await?;
+    let under = under_lease(&call.who, &call.query, request.tenant.as_ref(), call.path, &request.lease)?;
+    let step = new_step(request.into(), "")?;
     Ok(Reply::ok(app.store.step(under, step).await?))
 }
 
@@ -91,13 +86,12 @@ pub(crate) async fn succeed(
     call: ApiCall<Worker, RunId, TenantQuery, Json<SucceedRequest>>,
 ) -> Result<Reply<SucceedAnswer>> {
     let Json { value, raw, held: _held } = call.body;
-    let at = call.who.run(app.store.as_ref(), &[call.query.tenant.as_ref(), value.tenant.as_ref()], call.path).await?;
+    let at = call.who.run(&[call.query.tenant.as_ref(), value.tenant.as_ref()], call.path)?;
     let bytes = raw.len();
     let schema = app.store.output_schema(&at).await?;
     let captured = move || capture::success(at, value, &raw, schema.as_ref());
     let mut success = compute(&app, &call.who.holder(), bytes, captured).await?;
     success.by = call.who.mark();
-    let success = redacted::success(&app, success).await?;
     Ok(Reply::ok(app.store.succeed(success).await?))
 }
 
@@ -106,8 +100,7 @@ pub(crate) async fn fail(
     call: ApiCall<Worker, RunId, TenantQuery, Json<FailRequest>>,
 ) -> Result<Reply<FailureAnswer>> {
     let Json { value, raw, held: _held } = call.body;
-    let under = under_lease(&app, &call.who, &call.query, value.tenant.as_ref(), call.path, &value.lease).await?;
-    app.quotas.report(&app, &under.at.tenant)?;
+    let under = under_lease(&call.who, &call.query, value.tenant.as_ref(), call.path, &value.lease)?;
     let (to, tenant, holder) = (app.clone(), under.at.tenant.clone(), call.who.holder());
     // Only user rules look at the run.
     let little = DetailCall { limit: 1, ..DetailCall::default() };
@@ -119,7 +112,6 @@ pub(crate) async fn fail(
     let mut failed = failed.await?;
     failed.by = call.who.mark();
     prepare::measure_run(&app, &under.at, &mut failed.failure).await?;
-    let failed = redacted::failed(&app, &under.at, failed).await?;
     Ok(Reply::ok(app.store.fail(under, failed).await?))
 }
 
@@ -128,6 +120,6 @@ pub(crate) async fn release(
     call: ApiCall<Worker, RunId, TenantQuery, Json<ReleaseRequest>>,
 ) -> Result<Reply<StateAnswer>> {
     let request = call.body.value;
-    let under = under_lease(&app, &call.who, &call.query, request.tenant.as_ref(), call.path, &request.lease).await?;
+    let under = under_lease(&call.who, &call.query, request.tenant.as_ref(), call.path, &request.lease)?;
     Ok(Reply::ok(app.store.release(under).await?))
 }

@@ -87,7 +87,6 @@ impl RunListQuery {
     pub(crate) fn seen_by(self, who: &Principal) -> Result<(TenantScope, RunFilter, PageCall)> {
         let Self { tenant, mut filter, page } = self;
         let scope = who.scope(tenant.as_ref())?;
-        filter.queues = who.queues(filter.queues)?;
         filter.tenant = match &scope {
             TenantScope::One(tenant) => Some(tenant.clone()),
             TenantScope::All => None,
@@ -146,19 +145,16 @@ impl FromQuery for PagesQuery {
 }
 
 pub(crate) async fn show(app: App, call: ApiCall<AnyKey, RunId, RunDetailQuery>) -> Result<Reply<RunDetail>> {
-    let at = call.who.run(app.store.as_ref(), &[call.query.tenant.as_ref()], call.path).await?;
+    let at = call.who.run(&[call.query.tenant.as_ref()], call.path)?;
     call.who.may_read(app.store.as_ref(), &at).await?;
     let turn = app.answers.turn(call.who.holder()).await?;
-    Ok(Reply::large(read_run(&app, &call.who, &at, call.query.pages).await?).under(turn))
+    Ok(Reply::large(read_run(&app, &at, call.query.pages).await?).under(turn))
 }
 
-/// A run with the guidance of the user rule that matched it, as much of it as the caller may read.
-pub(crate) async fn read_run(app: &App, who: &Principal, at: &RunRef, pages: DetailCall) -> Result<RunDetail> {
+/// A run with the guidance of the user rule that matched it.
+pub(crate) async fn read_run(app: &App, at: &RunRef, pages: DetailCall) -> Result<RunDetail> {
     let mut run = app.store.run_pages(at, pages).await?;
     add_guidance(app, &mut run.body);
-    if !who.limits().reads_payloads() {
-        run.body.hide_payload();
-    }
     Ok(run)
 }
 
@@ -176,7 +172,7 @@ pub(crate) async fn sent(
     call: ApiCall<AnyKey, (RunId, AttemptNumber), TenantQuery>,
 ) -> Result<Reply<SentAnswer>> {
     let (run_id, AttemptNumber(attempt)) = call.path;
-    let at = call.who.run(app.store.as_ref(), &[call.query.tenant.as_ref()], run_id).await?;
+    let at = call.who.run(&[call.query.tenant.as_ref()], run_id)?;
     call.who.may_read(app.store.as_ref(), &at).await?;
     let turn = app.answers.turn(call.who.holder()).await?;
     Ok(Reply::large(read_sent(&app, at, attempt).await?).under(turn))
@@ -217,7 +213,7 @@ pub(crate) async fn revision(
     call: ApiCall<TenantReader, RevisionPath, TenantQuery>,
 ) -> Result<Reply<RevisionView>> {
     let RevisionPath { run_id, revision } = call.path;
-    let at = call.who.run(app.store.as_ref(), &[call.query.tenant.as_ref()], run_id).await?;
+    let at = call.who.run(&[call.query.tenant.as_ref()], run_id)?;
     let turn = app.answers.turn(call.who.holder()).await?;
     Ok(Reply::ok(app.store.revision(&at, Some(revision)).await?).under(turn))
 }
@@ -226,10 +222,8 @@ pub(crate) async fn duplicates(
     app: App,
     call: ApiCall<TenantReader, RunId, TenantQuery>,
 ) -> Result<Reply<DuplicatesAnswer>> {
-    let at = call.who.run(app.store.as_ref(), &[call.query.tenant.as_ref()], call.path).await?;
-    let mut found = app.store.duplicates(&at).await?;
-    found.duplicates.retain(|duplicate| call.who.limits().may_touch(&duplicate.run.queue));
-    Ok(Reply::ok(found))
+    let at = call.who.run(&[call.query.tenant.as_ref()], call.path)?;
+    Ok(Reply::ok(app.store.duplicates(&at).await?))
 }
 
 #[cfg(test)]

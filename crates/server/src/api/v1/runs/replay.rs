@@ -1,10 +1,9 @@
 //! `/v1/runs/{run_id}/plan` says what a replay would do; `/v1/runs/{run_id}/replay` does it.
 
-use redrive_core::access::KeyScope;
 use redrive_core::ids::{QueueName, RunId, Tenant};
 use redrive_core::text::Label;
 use redrive_core::wire::{PlanAnswer, ReplayAnswer, ReplayRequest};
-use redrive_engine::{Actor, Error, Replay, RunRef, Triage, TriageAct, Triaged};
+use redrive_engine::{Error, Replay, RunRef, Triage, TriageAct, Triaged};
 
 use crate::app::App;
 use crate::auth::{Principal, TenantReader};
@@ -42,9 +41,8 @@ impl FromQuery for PlanQuery {
 
 pub(crate) async fn get_plan(app: App, call: ApiCall<TenantReader, RunId, PlanQuery>) -> Result<Reply<PlanAnswer>> {
     let PlanQuery { tenant, model, agent, queue, from_step } = call.query;
-    let at = call.who.run(app.store.as_ref(), &[tenant.as_ref()], call.path).await?;
+    let at = call.who.run(&[tenant.as_ref()], call.path)?;
     let request = ReplayRequest { model, agent, queue, from_step, ..ReplayRequest::default() };
-    may_ask(&call.who, &request)?;
     plan(&app, &at, request, 0).await
 }
 
@@ -53,9 +51,7 @@ pub(crate) async fn post_plan(
     call: ApiCall<TenantReader, RunId, TenantQuery, HeldJson<ReplayRequest>>,
 ) -> Result<Reply<PlanAnswer>> {
     let HeldJson { value: request, bytes, held: _held } = call.body;
-    may_ask(&call.who, &request)?;
-    let at =
-        call.who.run(app.store.as_ref(), &[call.query.tenant.as_ref(), request.tenant.as_ref()], call.path).await?;
+    let at = call.who.run(&[call.query.tenant.as_ref(), request.tenant.as_ref()], call.path)?;
     plan(&app, &at, request, bytes).await
 }
 
@@ -74,8 +70,7 @@ pub(crate) async fn replay(
     let HeldJson { value: request, bytes, held: _held } = call.body;
     let named = [call.query.tenant.as_ref(), request.tenant.as_ref()];
     may_force(&call.who, &request)?;
-    may_ask(&call.who, &request)?;
-    let at = call.who.run(app.store.as_ref(), &named, call.path).await?;
+    let at = call.who.run(&named, call.path)?;
     Ok(Reply::ok(replay_as(&app, &call.who, &at, request, bytes).await?))
 }
 
@@ -88,7 +83,6 @@ pub(crate) async fn replay_as(
     bytes: usize,
 ) -> Result<ReplayAnswer> {
     may_force(who, &request)?;
-    may_ask(who, &request)?;
     let Triaged { answer, attempt, revision, review } =
         replay_with_retries(app, at, &who.actor(), request, bytes).await?;
     let (run_id, tenant, state) = (answer.run_id, answer.tenant, answer.state);
@@ -107,18 +101,10 @@ fn may_force(who: &Principal, request: &ReplayRequest) -> Result<()> {
     Ok(())
 }
 
-/// A replay goes only to a queue of the key. A patch needs a key that reads payloads: its tests tell what they hold.
-fn may_ask(who: &Principal, request: &ReplayRequest) -> Result<()> {
-    if request.fix.as_ref().is_some_and(|fix| fix.json_patch.is_some()) {
-        who.need(KeyScope::ReadPayload)?;
-    }
-    request.queue.as_ref().map_or(Ok(()), |queue| who.need_queue(queue))
-}
-
 async fn replay_with_retries(
     app: &App,
     at: &RunRef,
-    actor: &Actor,
+    actor: &str,
     request: ReplayRequest,
     bytes: usize,
 ) -> Result<Triaged> {
@@ -134,13 +120,13 @@ async fn replay_with_retries(
 async fn try_replay(
     app: &App,
     at: &RunRef,
-    actor: &Actor,
+    actor: &str,
     request: ReplayRequest,
     bytes: usize,
 ) -> Result<redrive_engine::Result<Triaged>> {
     let reason = request.reason.clone();
     let replay = prepared(app, at, request, bytes).await?;
-    let act = TriageAct { at: at.clone(), triage: Triage::Replay(Box::new(replay)), actor: actor.clone(), reason };
+    let act = TriageAct { at: at.clone(), triage: Triage::Replay(Box::new(replay)), actor: actor.to_owned(), reason };
     Ok(app.store.triage(act).await)
 }
 

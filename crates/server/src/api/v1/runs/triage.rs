@@ -7,7 +7,7 @@ use redrive_core::time::Timestamp;
 use redrive_core::wire::{
     ApproveRequest, AssignRequest, DeferRequest, MergeRequest, ReassignRequest, StateAnswer, TriageRequest,
 };
-use redrive_engine::{RunRef, Triage, TriageAct};
+use redrive_engine::{Triage, TriageAct};
 
 use crate::app::App;
 use crate::auth::{Principal, TenantReader};
@@ -52,33 +52,33 @@ pub(crate) async fn unmerge(app: App, call: TriageCall) -> TriageResult {
 
 /// Only an operator may approve what the same key has asked for.
 pub(crate) async fn approve(app: App, call: TriageCall<Json<ApproveRequest>>) -> TriageResult {
-    let ApiCall { who, path, query, body, .. } = call;
+    let ApiCall { who, path, query, body } = call;
     let ApproveRequest { tenant, plan_hash, reason } = body.into_value();
     let triage = Triage::Approve { plan_hash, own_too: who.may_force() };
     act(&app, &who, path, &query, tenant, reason, triage).await
 }
 
 pub(crate) async fn defer(app: App, call: TriageCall<Json<DeferRequest>>) -> TriageResult {
-    let ApiCall { who, path, query, body, .. } = call;
+    let ApiCall { who, path, query, body } = call;
     let DeferRequest { tenant, until, reason } = body.into_value();
     act(&app, &who, path, &query, tenant, reason, deferred(until, app.store.now())?).await
 }
 
 pub(crate) async fn reassign(app: App, call: TriageCall<Json<ReassignRequest>>) -> TriageResult {
-    let ApiCall { who, path, query, body, .. } = call;
+    let ApiCall { who, path, query, body } = call;
     let ReassignRequest { tenant, agent, queue, reason } = body.into_value();
     act(&app, &who, path, &query, tenant, reason, reassigned(agent, queue)?).await
 }
 
 pub(crate) async fn assign(app: App, call: TriageCall<Json<AssignRequest>>) -> TriageResult {
-    let ApiCall { who, path, query, body, .. } = call;
+    let ApiCall { who, path, query, body } = call;
     let AssignRequest { tenant, to, reason } = body.into_value();
     not_blank("to", to.as_ref())?;
     act(&app, &who, path, &query, tenant, reason, Triage::Assign { to }).await
 }
 
 pub(crate) async fn merge(app: App, call: TriageCall<Json<MergeRequest>>) -> TriageResult {
-    let ApiCall { who, path, query, body, .. } = call;
+    let ApiCall { who, path, query, body } = call;
     let MergeRequest { tenant, into, reason } = body.into_value();
     act(&app, &who, path, &query, tenant, reason, Triage::Merge { into }).await
 }
@@ -104,31 +104,8 @@ pub(crate) fn reassigned(agent: Option<Label>, queue: Option<QueueName>) -> Resu
     Ok(Triage::Reassign { agent, queue })
 }
 
-/// A run goes only to a queue of the key, and is merged only into a run that the key may see.
-pub(crate) async fn may_move(app: &App, who: &Principal, at: &RunRef, triage: &Triage) -> Result<()> {
-    match triage {
-        Triage::Reassign { queue: Some(queue), .. } => who.need_queue(queue),
-        Triage::Merge { into } => {
-            let into = RunRef { tenant: at.tenant.clone(), run_id: into.clone() };
-            who.may_see(app.store.as_ref(), &into).await
-        }
-        Triage::Reassign { queue: None, .. }
-        | Triage::Replay(_)
-        | Triage::Cancel
-        | Triage::Resolve
-        | Triage::Discard
-        | Triage::Note
-        | Triage::Review
-        | Triage::Approve { .. }
-        | Triage::Reject
-        | Triage::Defer { .. }
-        | Triage::Assign { .. }
-        | Triage::Unmerge => Ok(()),
-    }
-}
-
 async fn plain(app: &App, call: TriageCall, triage: Triage) -> TriageResult {
-    let ApiCall { who, path, query, body: OptionalJson(TriageRequest { tenant, reason }), .. } = call;
+    let ApiCall { who, path, query, body: OptionalJson(TriageRequest { tenant, reason }) } = call;
     act(app, &who, path, &query, tenant, reason, triage).await
 }
 
@@ -141,8 +118,7 @@ async fn act(
     reason: Option<Text>,
     triage: Triage,
 ) -> TriageResult {
-    let at = who.run(app.store.as_ref(), &[query.tenant.as_ref(), tenant.as_ref()], run_id).await?;
-    may_move(app, who, &at, &triage).await?;
+    let at = who.run(&[query.tenant.as_ref(), tenant.as_ref()], run_id)?;
     let act = TriageAct { at, triage, actor: who.actor(), reason };
     Ok(Reply::ok(app.store.triage(act).await?.answer))
 }
