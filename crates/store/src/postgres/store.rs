@@ -228,11 +228,16 @@ mod tests {
         store.ready().await.unwrap();
         let before = transactions();
         assert!(before > first + 1, "the first one has to find out");
-        for _ in 0..1_000 {
-            store.ready().await.unwrap();
+        // The counter is the server's: a round counts if no other test wrote meanwhile.
+        let mut undisturbed = false;
+        for _ in 0..50 {
+            let before = transactions();
+            for _ in 0..100 {
+                store.ready().await.unwrap();
+            }
+            undisturbed |= transactions() == before + 1;
         }
-        // Other tests on the same server count as well.
-        assert!(transactions() < before + 500);
+        assert!(undisturbed, "every round took a transaction");
         store.close().await;
     }
 
